@@ -1,0 +1,1 @@
+//! A thin facade over the workspace.

@@ -1,0 +1,2 @@
+//! warpwright xtask
+fn main() {}
