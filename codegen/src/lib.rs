@@ -1,1 +1,17 @@
-//! warpwright codegen
+//! From tile maths and a schedule to PTX: rewrites, lowering, checks, and the PTX tree.
+//!
+//! No I/O, deterministic: the same input gives the same bytes. [`compile::compile`] lists the stages.
+
+pub mod compile;
+pub mod emit;
+pub mod error;
+pub mod launch;
+pub mod lower;
+pub mod plan;
+pub mod ptx;
+pub mod rewrite;
+pub mod role;
+pub mod target;
+
+pub use compile::{Compiled, compile};
+pub use error::{CompileError, Refusal};

@@ -1,1 +1,7 @@
-//! warpwright kernels
+//! Kernels written in the DSL. Tile maths only: no warp, no barrier, no byte address.
+//!
+//! This is the tree an author (or a search) edits; [`registry`] lists every kernel by name.
+
+pub mod attention;
+pub mod gemm;
+pub mod row_softmax;

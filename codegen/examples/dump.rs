@@ -1,0 +1,1 @@
+//! Development aid: prints the PTX of a kernel.

@@ -1,0 +1,339 @@
+//! The frame of a kernel: start-up, roles, and the walk over the grid.
+
+use dsl::schedule::Persistence;
+
+use crate::ptx::{Class, Cmp, IntOp, Kind, Label, Opd, ParamKind, Reg, Special};
+use crate::role::{Mailbox, Stmt};
+
+use super::{Emitter, RingState, Thread, params};
+
+/// Named barriers (PTX ISA 9.7.13.1), one meaning each.
+#[derive(Clone, Copy)]
+pub(crate) enum Barrier {
+    /// The whole CTA, once.
+    Start,
+    /// One consumer warpgroup; its index is added.
+    Group,
+    /// A warpgroup's turn on the tensor core; its index is added.
+    Turn,
+}
+
+impl Barrier {
+    pub fn id(self) -> i64 {
+        match self {
+            Self::Start => 0,
+            Self::Group => 1,
+            Self::Turn => 4,
+        }
+    }
+}
+
+/// Emits the whole kernel body.
+pub fn kernel(e: &mut Emitter<'_>) {
+    thread(e);
+    load_params(e);
+    barriers(e);
+    let (consumer, done) = (e.label(), e.label());
+    let total = total(e);
+    let p = e.reg(Class::Pred);
+    e.push(Kind::SetpI { cmp: Cmp::Ne, dst: p, a: e.at.group.into(), b: Opd::Int(0) });
+    e.push_if(p, true, Kind::Bra(consumer));
+    producer(e, total, done);
+    e.push(Kind::Label(consumer));
+    self::consumer(e, total);
+    e.push(Kind::Label(done));
+    e.push(Kind::Ret);
+}
+
+fn thread(e: &mut Emitter<'_>) {
+    e.note("threads, warps, roles");
+    let tid = e.mov(Class::B32, Opd::Special(Special::TidX));
+    let smem = e.mov(Class::B32, Opd::Smem);
+    // Broadcast from lane 0: the assembler then knows that the indices are uniform.
+    let uniform = |e: &mut Emitter<'_>, r: Reg| {
+        let dst = e.reg(Class::B32);
+        e.push(Kind::ShflFirst { dst, src: r });
+        dst
+    };
+    let group = e.int(IntOp::ShrU, tid, 7u32);
+    let group = uniform(e, group);
+    let consumer = e.int(IntOp::Sub, group, 1u32);
+    let warp = e.int(IntOp::ShrU, tid, 5u32);
+    let warp = e.int(IntOp::And, warp, 3u32);
+    let warp = uniform(e, warp);
+    let lane = e.int(IntOp::And, tid, 31u32);
+    let lane_zero = e.reg(Class::Pred);
+    e.push(Kind::SetpI { cmp: Cmp::Eq, dst: lane_zero, a: lane.into(), b: Opd::Int(0) });
+    let quad = e.int(IntOp::ShrU, lane, 2u32);
+    let row = e.mad(warp, 16u32, quad);
+    let row = e.mad(consumer, e.p.rows_per_consumer, row);
+    let col = e.int(IntOp::And, lane, 3u32);
+    let col = e.int(IntOp::Shl, col, 1u32);
+    let leader = e.reg(Class::Pred);
+    e.push(Kind::SetpI { cmp: Cmp::Eq, dst: leader, a: tid.into(), b: Opd::Int(0) });
+    e.at = Thread { smem, group, consumer, warp, lane, lane_zero, row, col, leader };
+}
+
+fn load_params(e: &mut Emitter<'_>) {
+    let mut sizes = e.p.runtime.len();
+    for (name, kind) in params(e.p) {
+        match kind {
+            ParamKind::TensorMap => {
+                let dst = e.reg(Class::B64);
+                e.push(Kind::ParamAddr { dst, param: name });
+                let leader = e.at.leader;
+                e.push_if(leader, true, Kind::PrefetchMap { map: dst });
+                e.maps.push(dst);
+            }
+            ParamKind::S32 if sizes > 0 => {
+                sizes -= 1;
+                let dst = e.reg(Class::B32);
+                e.push(Kind::LdParam { dst, param: name });
+                e.runtime.push(dst);
+            }
+            ParamKind::F32 => {
+                let dst = e.reg(Class::F32);
+                e.push(Kind::LdParam { dst, param: name });
+                e.scalars.push(dst);
+            }
+            ParamKind::S32 | ParamKind::U64 => {}
+        }
+    }
+    e.vars = (0..e.p.vars.len()).map(|_| e.reg(Class::B32)).collect();
+}
+
+fn barriers(e: &mut Emitter<'_>) {
+    e.note("mbarriers: full slots count the producer, empty slots one arrival per consumer warp");
+    let skip = e.label();
+    let leader = e.at.leader;
+    e.push_if(leader, false, Kind::Bra(skip));
+    let warps = 4 * e.p.consumers;
+    for ring in &e.p.rings {
+        for stage in 0..ring.stages {
+            init(e, ring.full + 8 * stage, 1);
+            init(e, ring.empty + 8 * stage, warps);
+        }
+    }
+    if let Some(m) = e.p.mailbox {
+        init(e, m.full, 1);
+        init(e, m.empty, warps);
+    }
+    e.push(Kind::MbarInitFence);
+    e.push(Kind::Label(skip));
+    e.push(Kind::BarSync { id: Opd::Int(Barrier::Start.id()), threads: e.p.threads() });
+}
+
+fn init(e: &mut Emitter<'_>, offset: u32, count: u32) {
+    let at = e.smem_at(offset);
+    e.push(Kind::MbarInit { at, count });
+}
+
+/// Number of blocks of the grid.
+fn total(e: &mut Emitter<'_>) -> Opd {
+    e.note("blocks of the grid");
+    let mut total = Opd::Int(1);
+    for axis in &e.p.grid.axes {
+        let count = e.expr(&axis.count);
+        total = if total == Opd::Int(1) { count } else { e.int(IntOp::MulLo, count, total).into() };
+    }
+    total
+}
+
+/// Ring states of a role: a producer starts one phase ahead, since every slot is free.
+fn rings(e: &mut Emitter<'_>, phase: i64) {
+    let stages: Vec<u32> = e.p.rings.iter().map(|r| r.stages).collect();
+    e.rings = stages.iter().map(|s| {
+        let slot = (*s > 1).then(|| e.mov(Class::B32, Opd::Int(0)));
+        RingState { slot, phase: e.mov(Class::B32, Opd::Int(phase)) }
+    }).collect();
+}
+
+fn producer(e: &mut Emitter<'_>, total: Opd, done: Label) {
+    e.note("producer");
+    e.push(Kind::SetMaxNReg { increase: false, count: e.p.producer_registers });
+    let p = e.reg(Class::Pred);
+    e.push(Kind::SetpI { cmp: Cmp::Ne, dst: p, a: e.at.warp.into(), b: Opd::Int(0) });
+    e.push_if(p, true, Kind::Bra(done));
+    let elected = e.reg(Class::Pred);
+    e.push(Kind::Elect { dst: elected });
+    e.push_if(elected, false, Kind::Bra(done));
+    rings(e, 1);
+    e.cache_policies();
+    let body = e.p.producer.clone();
+    let mail = e.p.mailbox.map(|m| (m, e.mov(Class::B32, Opd::Int(1))));
+    walk(e, total, done, &body, |e, tile, total| {
+        let (mailbox, phase) = mail?;
+        let next = draw(e, tile, total);
+        Some((mailbox, phase, next))
+    }, |e, tile, drawn| {
+        if let Some((mailbox, phase, next)) = drawn {
+            post(e, mailbox, phase, next);
+            e.push(Kind::Mov { dst: tile, src: next.into() });
+        } else {
+            stride(e, tile);
+        }
+    });
+    e.push(Kind::Bra(done));
+}
+
+/// Draws the next block from the counter; whoever draws last resets it for the next launch.
+fn draw(e: &mut Emitter<'_>, _tile: Reg, total: Opd) -> Reg {
+    let at = e.reg(Class::B64);
+    e.push(Kind::LdParam { dst: at, param: "scratch".into() });
+    let global = e.reg(Class::B64);
+    e.push(Kind::ToGlobal { dst: global, src: at });
+    let addr = crate::ptx::Addr { base: global.into(), offset: 0 };
+    let old = e.reg(Class::B32);
+    e.push(Kind::AtomAdd { dst: old, at: addr, value: Opd::Int(1) });
+    // Every block draws once, so the last draw of a launch sees `total - 1`.
+    let next = e.int(IntOp::Add, old, 1u32);
+    let last = e.reg(Class::Pred);
+    e.push(Kind::SetpI { cmp: Cmp::Eq, dst: last, a: next.into(), b: total });
+    e.push_if(last, true, Kind::StGlobal32 { at: addr, src: Opd::Int(0) });
+    let ctas = e.mov(Class::B32, Opd::Special(Special::NctaidX));
+    e.int(IntOp::Add, old, ctas)
+}
+
+/// Hands a block number to the consumers.
+fn post(e: &mut Emitter<'_>, m: Mailbox, phase: Reg, next: Reg) {
+    e.note("post the next block");
+    let empty = e.smem_at(m.empty);
+    e.wait_mbar(empty, phase.into());
+    e.push(Kind::Int { op: IntOp::Xor, wide: false, dst: phase, a: phase.into(), b: Opd::Int(1) });
+    let (word, full) = (e.smem_at(m.word), e.smem_at(m.full));
+    e.push(Kind::StShared32 { at: word, src: next });
+    e.push(Kind::MbarArrive { at: full });
+}
+
+fn consumer(e: &mut Emitter<'_>, total: Opd) {
+    e.note("consumers");
+    e.push(Kind::SetMaxNReg { increase: true, count: e.p.consumer_registers });
+    e.tiles = vec![None; e.p.tiles.len()];
+    rings(e, 0);
+    if e.p.ping_pong {
+        first_turn(e);
+    }
+    let body = e.p.consumer.clone();
+    let mail = e.p.mailbox.map(|m| (m, e.mov(Class::B32, Opd::Int(0))));
+    let end = e.label();
+    walk(e, total, end, &body, |_, _, _| None::<()>, |e, tile, _| match mail {
+        Some((mailbox, phase)) => receive(e, mailbox, phase, tile),
+        None => stride(e, tile),
+    });
+    e.push(Kind::Label(end));
+    e.push(Kind::BulkWait { pending: 0 });
+}
+
+/// The last consumer hands the first turn to consumer 0.
+fn first_turn(e: &mut Emitter<'_>) {
+    let p = e.reg(Class::Pred);
+    e.push(Kind::SetpI { cmp: Cmp::Eq, dst: p, a: e.at.group.into(), b: Opd::Int(i64::from(e.p.consumers)) });
+    e.push_if(p, true, Kind::BarArrive { id: Opd::Int(Barrier::Turn.id()), threads: 256 });
+}
+
+fn receive(e: &mut Emitter<'_>, m: Mailbox, phase: Reg, tile: Reg) {
+    e.note("receive the next block");
+    let (full, word, empty) = (e.smem_at(m.full), e.smem_at(m.word), e.smem_at(m.empty));
+    e.wait_mbar(full, phase.into());
+    e.push(Kind::Int { op: IntOp::Xor, wide: false, dst: phase, a: phase.into(), b: Opd::Int(1) });
+    let raw = e.reg(Class::B32);
+    e.push(Kind::LdShared32 { dst: raw, at: word });
+    e.push(Kind::ShflFirst { dst: tile, src: raw });
+    let zero = e.at.lane_zero;
+    e.push_if(zero, true, Kind::MbarArrive { at: empty });
+}
+
+fn stride(e: &mut Emitter<'_>, tile: Reg) {
+    let ctas = e.mov(Class::B32, Opd::Special(Special::NctaidX));
+    e.push(Kind::Int { op: IntOp::Add, wide: false, dst: tile, a: tile.into(), b: ctas.into() });
+}
+
+/// `for block in ...`: decode, run, move on.
+fn walk<T>(
+    e: &mut Emitter<'_>,
+    total: Opd,
+    end: Label,
+    body: &[Stmt],
+    begin: impl FnOnce(&mut Emitter<'_>, Reg, Opd) -> Option<T>,
+    next: impl FnOnce(&mut Emitter<'_>, Reg, Option<T>),
+) {
+    let tile = e.mov(Class::B32, Opd::Special(Special::CtaidX));
+    let top = e.label();
+    e.push(Kind::Label(top));
+    let p = e.reg(Class::Pred);
+    e.push(Kind::SetpI { cmp: Cmp::Ge, dst: p, a: tile.into(), b: total });
+    e.push_if(p, true, Kind::Bra(end));
+    let drawn = begin(e, tile, total);
+    decode(e, tile);
+    e.stmts(body);
+    if e.p.grid.persistence == Persistence::None {
+        e.push(Kind::Bra(end));
+        return;
+    }
+    next(e, tile, drawn);
+    e.push(Kind::Bra(top));
+}
+
+/// Block number to grid coordinates.
+fn decode(e: &mut Emitter<'_>, tile: Reg) {
+    e.note("coordinates of the block");
+    let plan = e.p.grid.clone();
+    let counts: Vec<Opd> = plan.axes.iter().map(|a| e.expr(&a.count)).collect();
+    let Some(inner_count) = counts.get(plan.inner).copied() else { return };
+    let (inner, mut outer) = match plan.section {
+        None => {
+            let outer = e.int(IntOp::DivS, tile, inner_count);
+            let back = e.int(IntOp::MulLo, outer, inner_count);
+            (e.int(IntOp::Sub, tile, back), outer)
+        }
+        Some(section) => sectioned(e, tile, inner_count, &counts, plan.inner, section),
+    };
+    assign(e, plan.inner, inner, counts[plan.inner]);
+    let others: Vec<usize> = (0..plan.axes.len()).filter(|i| *i != plan.inner).collect();
+    for (k, axis) in others.iter().enumerate() {
+        if k + 1 == others.len() {
+            assign(e, *axis, outer, counts[*axis]);
+            break;
+        }
+        let up = e.int(IntOp::DivS, outer, counts[*axis]);
+        let back = e.int(IntOp::MulLo, up, counts[*axis]);
+        let own = e.int(IntOp::Sub, outer, back);
+        assign(e, *axis, own, counts[*axis]);
+        outer = up;
+    }
+}
+
+/// A section holds `section` blocks of the outer axes times the whole inner axis; the last one may be narrower.
+fn sectioned(e: &mut Emitter<'_>, tile: Reg, inner_count: Opd, counts: &[Opd], inner: usize, section: u32) -> (Reg, Reg) {
+    let mut outer_count = Opd::Int(1);
+    for (i, c) in counts.iter().enumerate() {
+        if i != inner {
+            outer_count = if outer_count == Opd::Int(1) { *c } else { e.int(IntOp::MulLo, outer_count, *c).into() };
+        }
+    }
+    let width = e.mov(Class::B32, section);
+    let per = e.int(IntOp::MulLo, width, inner_count);
+    let index = e.int(IntOp::DivS, tile, per);
+    let back = e.int(IntOp::MulLo, index, per);
+    let within = e.int(IntOp::Sub, tile, back);
+    let first = e.int(IntOp::MulLo, index, width);
+    let outer_count = e.mov(Class::B32, outer_count);
+    let left = e.int(IntOp::Sub, outer_count, first);
+    let here = e.int(IntOp::MinS, width, left);
+    let inner = e.int(IntOp::DivS, within, here);
+    let back = e.int(IntOp::MulLo, inner, here);
+    let rest = e.int(IntOp::Sub, within, back);
+    (inner, e.int(IntOp::Add, first, rest))
+}
+
+fn assign(e: &mut Emitter<'_>, axis: usize, value: Reg, count: Opd) {
+    let plan = &e.p.grid.axes[axis];
+    let (var, descending) = (e.vars[plan.var.0 as usize], plan.descending);
+    if descending {
+        let last = e.mov(Class::B32, count);
+        let last = e.int(IntOp::Sub, last, 1u32);
+        e.push(Kind::Int { op: IntOp::Sub, wide: false, dst: var, a: last.into(), b: value.into() });
+    } else {
+        e.push(Kind::Mov { dst: var, src: value.into() });
+    }
+}

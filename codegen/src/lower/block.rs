@@ -1,0 +1,59 @@
+//! One block of the grid, as a consumer warpgroup runs it.
+
+use std::collections::BTreeMap;
+
+use dsl::ir::{Op, Shape, ValueId};
+
+use crate::error::{CompileError, Refusal};
+use crate::role::{Calc, Layout, Stmt};
+
+use super::{Lower, calc};
+
+impl Lower<'_> {
+    /// Lowers the kernel's body.
+    pub(super) fn block(&mut self) -> Result<Vec<Stmt>, CompileError> {
+        let mut out = vec![];
+        let mut late = vec![];
+        for id in self.kernel.body.clone() {
+            self.value(id, &mut out, &mut late)?;
+        }
+        out.extend(late);
+        Ok(out)
+    }
+
+    fn value(&mut self, id: ValueId, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
+        match self.kernel.op(id).clone() {
+            Op::Const(_) | Op::Param(_) | Op::FoldArg { .. } | Op::Rebase { .. } => {}
+            Op::Load { .. } if matches!(self.kernel.value(id).ty.shape, Shape::Mat(..)) => {}
+            Op::Fold(f) => self.fold(id, &f, out, late)?,
+            Op::FoldOut { fold, carry } => self.fold_out(id, fold, carry, out)?,
+            Op::Store { tensor, at, src } => self.store(tensor, &at, src, &BTreeMap::new(), out, late)?,
+            Op::Dot { .. } => {
+                let label = self.kernel.label(id);
+                return Err(Refusal::new(label, "a dot outside a fold", "dots are pipelined as part of a fold", "a fold of one trip").into());
+            }
+            _ => {
+                let mut local = BTreeMap::new();
+                self.calc(id, true, 0, &mut local, out)?;
+                self.regs.append(&mut local);
+            }
+        }
+        Ok(())
+    }
+
+    fn fold_out(&mut self, id: ValueId, fold: ValueId, carry: u32, out: &mut Vec<Stmt>) -> Result<(), CompileError> {
+        let Some(f) = self.kernel.fold(fold) else { return Ok(()) };
+        let arg = f.carries[carry as usize].arg;
+        let reg = self.tile(arg, &BTreeMap::new())?;
+        let partial = matches!(self.program.tiles[reg.0 as usize].layout, Layout::RowPartial { .. });
+        if !partial {
+            self.regs.insert(id, reg);
+            return Ok(());
+        }
+        let name = format!("{}.total", self.program.tiles[reg.0 as usize].name);
+        let whole = self.reg(&name, Layout::Row { slabs: self.slabs() });
+        calc(out, whole, Calc::QuadSum(reg));
+        self.regs.insert(id, whole);
+        Ok(())
+    }
+}

@@ -1,0 +1,230 @@
+//! Folds: pipelined trips, split by mask, over both directions.
+//!
+//! With a value at stage 1 the emitted trips are: one with stage 0 alone, loops of both stages (stage 1 belongs to the trip
+//! before), and one with stage 1 alone. Every loop leaves no tensor-core group in flight at its back edge.
+
+use std::collections::BTreeMap;
+
+use dsl::index::Ix;
+use dsl::ir::{CarryKind, Fold, Op, ValueId};
+use dsl::schedule::{Direction, Release, Split};
+
+use crate::error::CompileError;
+use crate::plan::{FoldChoice, Staging};
+use crate::role::{Calc, Expr, Src, Stmt, VarId};
+
+use super::trip::{Trip, TripPlan};
+use super::{Lower, calc, mask, stays_partial};
+
+/// The variables of one fold.
+struct Vars {
+    trips: VarId,
+    now: VarId,
+    before: VarId,
+    ahead: VarId,
+    middle: VarId,
+}
+
+impl Lower<'_> {
+    pub(super) fn fold(&mut self, id: ValueId, f: &Fold, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
+        let choice = self.scheduled.choices.folds[&id].clone();
+        self.carries(f, out)?;
+        let plan = TripPlan::new(self, id, f, &choice)?;
+        self.persist(&plan)?;
+        let vars = self.fold_vars(f);
+        self.acquire_outer(f, out);
+        self.start(f, &choice, &vars, out);
+        let pipelined = plan.pipelined();
+        if pipelined {
+            out.push(Stmt::Note(format!("{}: first trip, stage 0", f.name)));
+            self.trip(&plan, Trip { stages: [true, false], masked: true, turns: false }, out, late)?;
+            step(&choice, &vars, out);
+        }
+        self.loops(f, &choice, &plan, &vars, out, late)?;
+        self.release_outer(id, f, &plan, true, out, late);
+        if pipelined {
+            out.push(Stmt::Note(format!("{}: last trip, stage 1", f.name)));
+            self.trip(&plan, Trip { stages: [false, true], masked: true, turns: false }, out, late)?;
+        }
+        self.release_outer(id, f, &plan, false, out, late);
+        Ok(())
+    }
+
+    /// Registers of the carried values, at their initial values.
+    fn carries(&mut self, f: &Fold, out: &mut Vec<Stmt>) -> Result<(), CompileError> {
+        for c in &f.carries {
+            if let Some(contribution) = stays_partial(self, &c.kind) {
+                self.partial.insert(contribution);
+                self.partial.insert(c.arg);
+            }
+            let layout = self.layout_of(c.arg)?;
+            let reg = self.reg(&c.name, layout);
+            self.regs.insert(c.arg, reg);
+            calc(out, reg, Calc::Copy(Src::Const(c.init)));
+        }
+        Ok(())
+    }
+
+    /// Registers of the values that cross from one trip to the next.
+    fn persist(&mut self, plan: &TripPlan) -> Result<(), CompileError> {
+        for id in plan.crossing() {
+            let layout = self.layout_of(id)?;
+            let reg = self.reg(&self.kernel.label(id), layout);
+            self.regs.insert(id, reg);
+        }
+        Ok(())
+    }
+
+    fn fold_vars(&mut self, f: &Fold) -> Vars {
+        let mut var = |what: &str| self.var(&format!("{}_{what}", f.name));
+        let vars = Vars { trips: var("trips"), now: var("now"), before: var("before"), ahead: var("ahead"), middle: var("middle") };
+        self.iters.insert((f.iter, 0), vars.now);
+        self.iters.insert((f.iter, 1), vars.before);
+        vars
+    }
+
+    /// Trip count, first trip, and how many trips each loop has.
+    fn start(&mut self, f: &Fold, choice: &FoldChoice, vars: &Vars, out: &mut Vec<Stmt>) {
+        let trips = self.expr(&f.trips, 0);
+        out.push(Stmt::Set { var: vars.trips, value: trips });
+        let first = match choice.direction {
+            Direction::Ascending => Expr::Const(0),
+            Direction::Descending => sub(Expr::Var(vars.trips), Expr::Const(1)),
+        };
+        out.push(Stmt::Set { var: vars.now, value: first });
+        out.push(Stmt::Set { var: vars.before, value: Expr::Var(vars.now) });
+    }
+
+    fn loops(&mut self, f: &Fold, choice: &FoldChoice, plan: &TripPlan, vars: &Vars, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
+        let n = Expr::Var(vars.trips);
+        let peeled = Expr::Const(i64::from(plan.pipelined()));
+        let left = sub(n.clone(), peeled.clone());
+        let interval = if choice.split == Split::ByMask { mask::vacuous(self.kernel, f) } else { None };
+        let Some(interval) = interval.filter(|i| i.low.is_some() || i.high.is_some()) else {
+            let masked = f.body.iter().any(|v| matches!(self.kernel.op(*v), Op::Mask { .. }));
+            return self.one_loop(&f.name, "", left, masked, choice, plan, vars, out, late);
+        };
+        let has_low = interval.low.is_some();
+        let (low, high) = (interval.low.unwrap_or(Ix::from(0)), interval.high);
+        let high = high.map_or(n.clone(), |h| Expr::bin(dsl::IxBin::Min, self.expr(&h, 0), n.clone()));
+        let high = Expr::bin(dsl::IxBin::Max, high, Expr::Const(0));
+        let low = Expr::bin(dsl::IxBin::Max, self.expr(&low, 0), Expr::Const(0));
+        // Masked trips before the vacuous interval, in walking order, less the peeled one.
+        let before = match choice.direction {
+            Direction::Descending => sub(n.clone(), high.clone()),
+            Direction::Ascending => Expr::bin(dsl::IxBin::Min, low.clone(), n),
+        };
+        let from_middle = Expr::bin(dsl::IxBin::Max, sub(peeled.clone(), before.clone()), Expr::Const(0));
+        let ahead = Expr::bin(dsl::IxBin::Max, sub(before, peeled), Expr::Const(0));
+        out.push(Stmt::Set { var: vars.ahead, value: ahead });
+        let inside = Expr::bin(dsl::IxBin::Max, sub(sub(high, low), from_middle), Expr::Const(0));
+        let middle = Expr::bin(dsl::IxBin::Min, inside, sub(left.clone(), Expr::Var(vars.ahead)));
+        out.push(Stmt::Set { var: vars.middle, value: middle });
+        let rest = sub(sub(left, Expr::Var(vars.ahead)), Expr::Var(vars.middle));
+        self.one_loop(&f.name, "masked", Expr::Var(vars.ahead), true, choice, plan, vars, out, late)?;
+        self.one_loop(&f.name, "unmasked", Expr::Var(vars.middle), false, choice, plan, vars, out, late)?;
+        if rest_possible(choice.direction, has_low, matches!(rest, Expr::Const(0))) {
+            self.one_loop(&f.name, "masked_rest", rest, true, choice, plan, vars, out, late)?;
+        }
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the three loops of a fold differ in name, count and mask only")]
+    fn one_loop(&mut self, fold: &str, part: &str, count: Expr, masked: bool, choice: &FoldChoice, plan: &TripPlan, vars: &Vars, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
+        let mut body = vec![];
+        self.trip(plan, Trip { stages: [true, true], masked, turns: self.program.ping_pong }, &mut body, late)?;
+        step(choice, vars, &mut body);
+        let name = if part.is_empty() { fold.to_owned() } else { format!("{fold}.{part}") };
+        out.push(Stmt::Loop { name, count, unroll: choice.unroll, body });
+        Ok(())
+    }
+
+    /// Loads outside the fold that its body reads: waited for before the first trip.
+    fn acquire_outer(&mut self, f: &Fold, out: &mut Vec<Stmt>) {
+        for load in self.outer(f) {
+            let already = out.iter().any(|s| matches!(s, Stmt::Acquire { handle, .. } if *handle == self.handles[&load]));
+            if !already {
+                out.push(self.acquire(load, 0));
+            }
+        }
+    }
+
+    fn outer(&self, f: &Fold) -> Vec<ValueId> {
+        let mut out = vec![];
+        for id in &f.body {
+            for operand in self.kernel.op(*id).operands() {
+                if self.loads.contains_key(&operand) && !f.body.contains(&operand) && !out.contains(&operand) {
+                    out.push(operand);
+                }
+            }
+        }
+        out
+    }
+
+    /// Hands outer loads back once their last reader is done; `early` is the point before the last stage-1 trip.
+    fn release_outer(&mut self, id: ValueId, f: &Fold, plan: &TripPlan, early: bool, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) {
+        for load in self.outer(f) {
+            let last = self.last_reader(load);
+            if last != Some(id) {
+                continue;
+            }
+            let stage_one = plan.read_at_stage_one(self.kernel, load);
+            if early == stage_one {
+                continue;
+            }
+            let staged_over = self.scheduled.choices.stores.values().any(|s| *s == Staging::Over(load));
+            let held = staged_over || self.scheduled.choices.loads[&load].release == Release::Late;
+            let handle = self.handles[&load];
+            let release = Stmt::Release { ring: self.program.handles[handle.0 as usize].1, handle };
+            if held { late.push(release) } else { out.push(release) }
+        }
+    }
+
+    /// The last value of the kernel's body (a fold counts as one) that reads `load`.
+    fn last_reader(&self, load: ValueId) -> Option<ValueId> {
+        let reads = |id: &ValueId| match self.kernel.op(*id) {
+            Op::Fold(f) => f.body.iter().any(|v| self.kernel.op(*v).operands().contains(&load)),
+            op => op.operands().contains(&load),
+        };
+        self.kernel.body.iter().rev().find(|id| reads(id)).copied()
+    }
+
+    /// The acquire of a load, with coordinates of the trip at `stage`.
+    pub(super) fn acquire(&self, load: ValueId, stage: u32) -> Stmt {
+        let mut l = self.loads[&load].clone();
+        if let Op::Load { at, .. } = self.kernel.op(load) {
+            l.coords = self.coords(at, stage);
+        }
+        let handle = self.handles[&load];
+        Stmt::Acquire { ring: self.program.handles[handle.0 as usize].1, handle, load: l }
+    }
+
+    /// The factor by which a sum follows the reference.
+    pub(super) fn factor_of(&self, fold: ValueId, kind: &CarryKind) -> Option<ValueId> {
+        match kind {
+            CarryKind::Sum { rescaled: true, .. } => crate::rewrite::rebase::factor(self.kernel, fold),
+            _ => None,
+        }
+    }
+}
+
+fn rest_possible(direction: Direction, has_low: bool, empty: bool) -> bool {
+    !empty && (has_low || direction == Direction::Ascending)
+}
+
+fn sub(a: Expr, b: Expr) -> Expr {
+    Expr::bin(dsl::IxBin::Sub, a, b)
+}
+
+/// Moves on to the next trip.
+fn step(choice: &FoldChoice, vars: &Vars, out: &mut Vec<Stmt>) {
+    out.push(Stmt::Set { var: vars.before, value: Expr::Var(vars.now) });
+    let op = match choice.direction {
+        Direction::Ascending => dsl::IxBin::Add,
+        Direction::Descending => dsl::IxBin::Sub,
+    };
+    out.push(Stmt::Set { var: vars.now, value: Expr::bin(op, Expr::Var(vars.now), Expr::Const(1)) });
+}
+
+/// The registers a trip has computed so far.
+pub type Local = BTreeMap<ValueId, crate::role::RegTileId>;

@@ -1,0 +1,347 @@
+//! Binding: a kernel and a schedule become one [`Scheduled`], every decision made, every refusal with its reason.
+
+mod bind;
+mod defaults;
+
+use std::collections::BTreeMap;
+
+use dsl::Kernel;
+use dsl::ir::{BinaryOp, CarryKind, Extent, Op, Shape, TensorId, ValueId};
+use dsl::schedule::{Cache, Direction, Handoff, Persistence, Placement, Release, Rescale, Schedule, Split};
+
+use crate::error::{CompileError, Refusal};
+use crate::target::Target;
+
+/// Every decision about one load.
+#[derive(Clone, Debug, PartialEq)]
+pub struct LoadChoice {
+    pub ring: String,
+    pub stages: u32,
+    pub release: Release,
+    pub cache: Cache,
+    pub l2_promotion: u32,
+}
+
+/// Every decision about one fold.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FoldChoice {
+    pub direction: Direction,
+    pub split: Split,
+    pub stages: BTreeMap<String, u32>,
+    pub order: Vec<String>,
+    pub handoff: Handoff,
+    pub rescale: Rescale,
+    pub lazy_threshold: f32,
+    pub exp2_polynomial_every: u32,
+    pub unroll: u32,
+}
+
+/// Where a stored tile is staged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Staging {
+    Own,
+    Over(ValueId),
+}
+
+/// Every decision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Choices {
+    pub consumers: u32,
+    pub rows_per_consumer: u32,
+    pub producer_warps: u32,
+    pub producer_registers: u32,
+    pub consumer_registers: u32,
+    pub persistence: Persistence,
+    pub inner: usize,
+    pub descending: Vec<bool>,
+    pub section: Option<u32>,
+    pub loads: BTreeMap<ValueId, LoadChoice>,
+    pub folds: BTreeMap<ValueId, FoldChoice>,
+    pub stores: BTreeMap<TensorId, Staging>,
+    pub operands: BTreeMap<ValueId, Placement>,
+}
+
+/// A kernel with its tile sizes bound, and every decision made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Scheduled {
+    pub kernel: Kernel,
+    pub choices: Choices,
+    /// The schedule as given.
+    pub schedule: Schedule,
+}
+
+/// Binds `schedule` to `kernel` for `target`.
+///
+/// # Errors
+/// Every refusal found, each with what was asked, what is true and what would be allowed.
+pub fn apply(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<Scheduled, CompileError> {
+    let mut refusals = vec![];
+    names(kernel, schedule, &mut refusals);
+    if !refusals.is_empty() {
+        return Err(CompileError::Refused(refusals));
+    }
+    let filled = defaults::fill(kernel, schedule, target)?;
+    let bound = bind::tiles(kernel, &filled)?;
+    let choices = choose(&bound, &filled, target)?;
+    Ok(Scheduled { kernel: bound, choices, schedule: schedule.clone() })
+}
+
+/// Every name a schedule uses must exist in the kernel.
+fn names(kernel: &Kernel, schedule: &Schedule, out: &mut Vec<Refusal>) {
+    let of = |pick: &dyn Fn(&Op) -> bool| -> Vec<String> {
+        kernel.values.iter().filter(|v| pick(&v.op)).filter_map(|v| v.name.clone()).collect()
+    };
+    let loads = of(&|o| matches!(o, Op::Load { .. }));
+    let folds = of(&|o| matches!(o, Op::Fold(_)));
+    let values = of(&|_| true);
+    let tiles: Vec<_> = kernel.tiles.iter().map(|t| t.name.clone()).collect();
+    let tensors: Vec<_> = kernel.tensors.iter().filter(|t| t.access == dsl::ir::Access::Write).map(|t| t.name.clone()).collect();
+    let axes: Vec<_> = kernel.grid.iter().map(|a| a.name.clone()).collect();
+    let mut known = |key: &str, asked: &str, have: &[String]| {
+        if !have.iter().any(|n| n == asked) {
+            out.push(Refusal::new(key, format!("`{asked}`"), format!("kernel `{}` has no such name", kernel.name), have.join(", ")));
+        }
+    };
+    if !schedule.kernel.is_empty() {
+        known("kernel", &schedule.kernel, std::slice::from_ref(&kernel.name));
+    }
+    schedule.tiles.keys().for_each(|n| known("tiles", n, &tiles));
+    schedule.loads.keys().for_each(|n| known("loads", n, &loads));
+    schedule.folds.keys().for_each(|n| known("folds", n, &folds));
+    schedule.stores.keys().for_each(|n| known("stores", n, &tensors));
+    schedule.operands.keys().for_each(|n| known("operands", n, &values));
+    schedule.grid.inner.iter().chain(&schedule.grid.descending).for_each(|n| known("grid", n, &axes));
+    for (fold, plan) in &schedule.folds {
+        let fold_values = stage_names(kernel, fold);
+        plan.stages.keys().for_each(|n| known(&format!("folds.{fold}.stages"), n, &fold_values));
+        for event in &plan.order {
+            let name = event.strip_prefix("issue ").or_else(|| event.strip_prefix("wait ")).unwrap_or(event);
+            known(&format!("folds.{fold}.order"), name, &fold_values);
+        }
+    }
+}
+
+/// The names that `stages` and `order` of a fold may use: its values, and `NAME.rescale` for each rescaled sum.
+#[must_use]
+pub fn stage_names(kernel: &Kernel, fold: &str) -> Vec<String> {
+    let mut out = vec![];
+    for value in &kernel.values {
+        let Op::Fold(f) = &value.op else { continue };
+        if f.name != fold {
+            continue;
+        }
+        out.extend(f.body.iter().filter_map(|v| kernel.value(*v).name.clone()));
+        out.extend(f.carries.iter().filter(|c| matches!(c.kind, CarryKind::Sum { rescaled: true, .. })).map(|c| format!("{}.rescale", c.name)));
+    }
+    out
+}
+
+/// The bound value of an extent; tile symbols are gone after binding.
+#[must_use]
+pub fn lit(e: Extent) -> u32 {
+    match e {
+        Extent::Lit(v) => v,
+        Extent::Tile(_) => 0,
+    }
+}
+
+/// Rows and columns of a matrix value after binding.
+#[must_use]
+pub fn mat(kernel: &Kernel, id: ValueId) -> (u32, u32) {
+    match kernel.value(id).ty.shape {
+        Shape::Mat(r, c) => (lit(r), lit(c)),
+        Shape::Row(r) => (lit(r), 1),
+        Shape::Col(c) => (1, lit(c)),
+        Shape::Scalar => (1, 1),
+    }
+}
+
+/// Rows that the consumer warpgroups share out: those of every register tile of the kernel.
+///
+/// # Errors
+/// When register tiles disagree on their rows.
+pub fn row_tile(kernel: &Kernel) -> Result<u32, Refusal> {
+    let mut found: Option<(u32, String)> = None;
+    for (i, v) in kernel.values.iter().enumerate() {
+        let in_registers = match v.op {
+            Op::Load { .. } => matches!(v.ty.shape, Shape::Row(_)),
+            Op::Store { .. } | Op::Fold(_) => false,
+            _ => matches!(v.ty.shape, Shape::Row(_) | Shape::Mat(..)),
+        };
+        if !in_registers {
+            continue;
+        }
+        let id = ValueId(u32::try_from(i).unwrap_or(0));
+        let (rows, label) = (mat(kernel, id).0, kernel.label(id));
+        match &found {
+            None => found = Some((rows, label)),
+            Some((have, first)) if *have != rows => {
+                return Err(Refusal::new(label, format!("{rows} rows"), format!("`{first}` has {have} rows"), "one row extent for every register tile of a kernel"));
+            }
+            Some(_) => {}
+        }
+    }
+    found.map(|(r, _)| r).ok_or_else(|| Refusal::new("kernel", "a kernel without register tiles", "nothing is computed", "at least one dot or reduction"))
+}
+
+fn choose(kernel: &Kernel, s: &Schedule, target: &Target) -> Result<Choices, CompileError> {
+    let rows = row_tile(kernel)?;
+    let consumers = s.roles.consumers.unwrap_or(match rows {
+        0..=64 => 1,
+        192 => 3,
+        _ => 2,
+    });
+    let roles = roles(rows, consumers, s, target)?;
+    let inner = axis(kernel, s.grid.inner.as_deref()).unwrap_or(0);
+    let descending = kernel.grid.iter().map(|a| s.grid.descending.contains(&a.name)).collect();
+    let mut choices = Choices {
+        consumers,
+        rows_per_consumer: rows / consumers,
+        producer_warps: s.roles.producer_warps.unwrap_or(1),
+        producer_registers: roles.0,
+        consumer_registers: roles.1,
+        persistence: s.grid.persistence.unwrap_or(Persistence::Static),
+        inner,
+        descending,
+        section: s.grid.section,
+        loads: BTreeMap::new(),
+        folds: BTreeMap::new(),
+        stores: BTreeMap::new(),
+        operands: BTreeMap::new(),
+    };
+    loads(kernel, s, &mut choices)?;
+    folds(kernel, s, &mut choices)?;
+    stores(kernel, s, &mut choices)?;
+    for (name, placement) in &s.operands {
+        if let Some(id) = by_name(kernel, name) {
+            choices.operands.insert(id, *placement);
+        }
+    }
+    Ok(choices)
+}
+
+fn axis(kernel: &Kernel, name: Option<&str>) -> Option<usize> {
+    kernel.grid.iter().position(|a| Some(a.name.as_str()) == name)
+}
+
+fn by_name(kernel: &Kernel, name: &str) -> Option<ValueId> {
+    let at = kernel.values.iter().position(|v| v.name.as_deref() == Some(name))?;
+    u32::try_from(at).ok().map(ValueId)
+}
+
+/// Registers of the two roles.
+fn roles(rows: u32, consumers: u32, s: &Schedule, target: &Target) -> Result<(u32, u32), Refusal> {
+    if !(1..=3).contains(&consumers) {
+        return Err(Refusal::new("roles.consumers", consumers.to_string(), "a CTA has one producer warpgroup and at most 512 threads of useful registers", "1, 2 or 3"));
+    }
+    let per = s.roles.rows_per_consumer.unwrap_or(rows / consumers);
+    if per == 0 || per % 64 != 0 || per.checked_mul(consumers) != Some(rows) {
+        let fact = format!("the row tile is {rows}, shared by {consumers} consumer(s) of {per} rows");
+        return Err(Refusal::new("roles", format!("{consumers} consumer(s)"), fact, "a row tile that is consumers x a multiple of 64"));
+    }
+    let defaults = match consumers {
+        1 => (56, 256),
+        2 => (24, 240),
+        _ => (32, 160),
+    };
+    let pair = (s.roles.producer_registers.unwrap_or(defaults.0), s.roles.consumer_registers.unwrap_or(defaults.1));
+    for (key, v) in [("roles.producer_registers", pair.0), ("roles.consumer_registers", pair.1)] {
+        if !(24..=256).contains(&v) || v % 8 != 0 {
+            return Err(Refusal::new(key, v.to_string(), "setmaxnreg takes an immediate in steps of 8 (PTX ISA 9.7.19.5)", "a multiple of 8 in 24..=256"));
+        }
+    }
+    // The pool is what the CTA holds at entry: the launch gives each thread the same count, a multiple of 8.
+    let threads = 128 * (consumers + 1);
+    let pool = target.registers / threads / 8 * 8 * threads;
+    let total = 128 * (pair.0 + consumers * pair.1);
+    if total > pool {
+        let fact = format!("{total} registers are needed, the CTA holds {pool}");
+        return Err(Refusal::new("roles.consumer_registers", format!("{} + {consumers} x {}", pair.0, pair.1), fact, format!("a sum of at most {} per lane of each warpgroup", pool / 128)));
+    }
+    Ok(pair)
+}
+
+fn loads(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), CompileError> {
+    let in_fold: Vec<ValueId> = kernel.values.iter().filter_map(|v| if let Op::Fold(f) = &v.op { Some(f.body.clone()) } else { None }).flatten().collect();
+    for (i, value) in kernel.values.iter().enumerate() {
+        let id = ValueId(u32::try_from(i).unwrap_or(0));
+        if !matches!((&value.op, value.ty.shape), (Op::Load { .. }, Shape::Mat(..))) {
+            continue;
+        }
+        let label = kernel.label(id);
+        let plan = s.loads.get(&label).cloned().unwrap_or_default();
+        let inside = in_fold.contains(&id);
+        let choice = LoadChoice {
+            ring: plan.ring.unwrap_or_else(|| label.clone()),
+            stages: plan.stages.unwrap_or(if inside { 2 } else { 1 }),
+            release: plan.release.unwrap_or(Release::Early),
+            cache: plan.cache.unwrap_or(Cache::Normal),
+            l2_promotion: plan.l2_promotion.unwrap_or(128),
+        };
+        if !(1..=16).contains(&choice.stages) {
+            return Err(Refusal::new(format!("loads.{label}.stages"), choice.stages.to_string(), "a ring has at least one slot", "1 to 16").into());
+        }
+        if ![0, 64, 128, 256].contains(&choice.l2_promotion) {
+            return Err(Refusal::new(format!("loads.{label}.l2_promotion"), choice.l2_promotion.to_string(), "the tensor map knows four promotions", "0, 64, 128, 256").into());
+        }
+        choices.loads.insert(id, choice);
+    }
+    Ok(())
+}
+
+fn folds(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), CompileError> {
+    for (i, value) in kernel.values.iter().enumerate() {
+        let Op::Fold(f) = &value.op else { continue };
+        let id = ValueId(u32::try_from(i).unwrap_or(0));
+        let plan = s.folds.get(&f.name).cloned().unwrap_or_default();
+        let masked = f.body.iter().any(|v| matches!(kernel.op(*v), Op::Mask { .. }));
+        let choice = FoldChoice {
+            direction: plan.direction.unwrap_or(if masked { Direction::Descending } else { Direction::Ascending }),
+            split: plan.split.unwrap_or(if masked { Split::ByMask } else { Split::Never }),
+            stages: if plan.stages.is_empty() && plan.order.is_empty() { defaults::stages(kernel, f) } else { plan.stages },
+            order: plan.order,
+            handoff: plan.handoff.unwrap_or(Handoff::Free),
+            rescale: plan.rescale.unwrap_or(Rescale::Lazy),
+            lazy_threshold: plan.lazy_threshold.unwrap_or(8.0),
+            exp2_polynomial_every: plan.exp2_polynomial_every.unwrap_or(0),
+            unroll: plan.unroll.unwrap_or(1),
+        };
+        if let Some((name, stage)) = choice.stages.iter().find(|(_, s)| **s > 1) {
+            return Err(Refusal::new(format!("folds.{}.stages.{name}", f.name), stage.to_string(), "a fold always runs at least one trip, so one trip may be in flight", "0 or 1").into());
+        }
+        if !(1..=8).contains(&choice.unroll) {
+            return Err(Refusal::new(format!("folds.{}.unroll", f.name), choice.unroll.to_string(), "the loop body is copied this many times", "1 to 8").into());
+        }
+        if !(0.0..=32.0).contains(&choice.lazy_threshold) {
+            return Err(Refusal::new(format!("folds.{}.lazy_threshold", f.name), choice.lazy_threshold.to_string(), "weights may exceed one by this power of two", "0 to 32").into());
+        }
+        choices.folds.insert(id, choice);
+    }
+    Ok(())
+}
+
+fn stores(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), CompileError> {
+    for (i, t) in kernel.tensors.iter().enumerate() {
+        let id = TensorId(u32::try_from(i).unwrap_or(0));
+        let Some(buffer) = s.stores.get(&t.name).and_then(|p| p.buffer.clone()) else {
+            choices.stores.insert(id, Staging::Own);
+            continue;
+        };
+        let staging = match (buffer.as_str(), by_name(kernel, &buffer)) {
+            ("own", _) => Staging::Own,
+            (_, Some(load)) if choices.loads.contains_key(&load) => Staging::Over(load),
+            _ => {
+                let names: Vec<_> = choices.loads.keys().map(|l| kernel.label(*l)).collect();
+                return Err(Refusal::new(format!("stores.{}.buffer", t.name), format!("`{buffer}`"), "a tile is staged in its own buffer or over a load", format!("own, {}", names.join(", "))).into());
+            }
+        };
+        choices.stores.insert(id, staging);
+    }
+    Ok(())
+}
+
+/// Whether an operation multiplies, for contraction.
+#[must_use]
+pub fn is_mul(op: &Op) -> bool {
+    matches!(op, Op::Binary(BinaryOp::Mul, ..))
+}

@@ -1,0 +1,101 @@
+//! `rebase(x)` becomes the operations of the chosen policy.
+//!
+//! Before: `p = rebase(x)`, sums that follow the reference.
+//! After (exact): `new = max(ref, row_max(x))`, `f = exp2(ref - new)`, `p = exp2(x - new)`, sums scaled by `f`.
+//! After (lazy, threshold t): `new = ref` for the rows where `max(ref, row_max(x)) <= ref + t`.
+//! A row that saw nothing keeps a reference of -inf; its exponents are taken against 0, so that no NaN appears.
+//! Class: `Bitwise` for exact (it is the definition), `Rescaled` for lazy.
+
+use dsl::ir::{BinaryOp, CarryKind, CmpOp, Op, ReduceOp, Shape, Site, TileType, UnaryOp, ValueId};
+use dsl::schedule::Rescale;
+use dsl::{DType, Kernel};
+
+use crate::plan::FoldChoice;
+
+use super::set_body;
+
+struct Builder<'a> {
+    kernel: &'a mut Kernel,
+    out: Vec<ValueId>,
+    row: TileType,
+    site: Site,
+}
+
+impl Builder<'_> {
+    fn push(&mut self, op: Op, ty: TileType) -> ValueId {
+        let id = self.kernel.push(op, ty, self.site.clone());
+        self.out.push(id);
+        id
+    }
+
+    fn row(&mut self, op: Op) -> ValueId {
+        self.push(op, self.row)
+    }
+
+    fn constant(&mut self, v: f32) -> ValueId {
+        self.push(Op::Const(v), TileType { shape: Shape::Scalar, dtype: DType::F32 })
+    }
+}
+
+/// Expands the rebase of `fold`, if it has one.
+pub fn expand(kernel: &mut Kernel, fold: ValueId, choice: &FoldChoice) {
+    let Some(f) = kernel.fold(fold).cloned() else { return };
+    let Some(reference) = f.reference() else { return };
+    let mut out = vec![];
+    for id in &f.body {
+        let Op::Rebase { scores } = *kernel.op(*id) else {
+            out.push(*id);
+            continue;
+        };
+        let carry = &f.carries[reference];
+        let site = kernel.value(*id).site.clone();
+        let mut b = Builder { kernel, out, row: carry.ty, site };
+        let (next, factor, safe) = policy(&mut b, scores, carry.arg, choice);
+        let ty = b.kernel.value(*id).ty;
+        let shifted = b.push(Op::Binary(BinaryOp::Sub, scores, safe), ty);
+        out = b.out;
+        kernel.values[id.0 as usize].op = Op::Unary(UnaryOp::Exp2, shifted);
+        out.push(*id);
+        set_reference(kernel, fold, reference, next, factor);
+    }
+    set_body(kernel, fold, out);
+}
+
+/// The reference carry becomes an ordinary one; its factor is found through [`factor`].
+fn set_reference(kernel: &mut Kernel, fold: ValueId, reference: usize, next: ValueId, factor: ValueId) {
+    kernel.values[factor.0 as usize].name = Some(factor_name(fold));
+    if let Op::Fold(f) = &mut kernel.values[fold.0 as usize].op {
+        f.carries[reference].kind = CarryKind::Next(next);
+    }
+}
+
+fn factor_name(fold: ValueId) -> String {
+    format!("%{}.factor", fold.0)
+}
+
+/// The per-row factor by which sums of `fold` follow the reference.
+#[must_use]
+pub fn factor(kernel: &Kernel, fold: ValueId) -> Option<ValueId> {
+    let name = factor_name(fold);
+    let at = kernel.values.iter().position(|v| v.name.as_deref() == Some(name.as_str()))?;
+    u32::try_from(at).ok().map(ValueId)
+}
+
+/// New reference, factor for the sums, and the reference to take exponents against.
+fn policy(b: &mut Builder<'_>, scores: ValueId, reference: ValueId, choice: &FoldChoice) -> (ValueId, ValueId, ValueId) {
+    let top = b.row(Op::Reduce(ReduceOp::Max, scores));
+    let raised = b.row(Op::Binary(BinaryOp::Max, reference, top));
+    let next = match choice.rescale {
+        Rescale::Exact => raised,
+        Rescale::Lazy | Rescale::Fixed => {
+            let t = b.constant(choice.lazy_threshold);
+            let limit = b.row(Op::Binary(BinaryOp::Add, reference, t));
+            b.row(Op::Select { cmp: CmpOp::Gt, lhs: raised, rhs: limit, then: raised, otherwise: reference })
+        }
+    };
+    let (nothing, zero) = (b.constant(f32::NEG_INFINITY), b.constant(0.0));
+    let safe = b.row(Op::Select { cmp: CmpOp::Eq, lhs: next, rhs: nothing, then: zero, otherwise: next });
+    let moved = b.row(Op::Binary(BinaryOp::Sub, reference, safe));
+    let factor = b.row(Op::Unary(UnaryOp::Exp2, moved));
+    (next, factor, safe)
+}

@@ -1,0 +1,1 @@
+//! The readable text form of a role program.

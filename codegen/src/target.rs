@@ -1,0 +1,36 @@
+//! Hardware limits, one table per target, with units and sources.
+
+use serde::{Deserialize, Serialize};
+
+/// A GPU architecture that kernels are lowered to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    /// The assembler's name for it.
+    pub name: &'static str,
+    /// Shared memory one CTA may take, bytes (CUDA C++ Programming Guide, table "Technical Specifications").
+    pub shared_bytes: u32,
+    /// Registers of one SM (same table).
+    pub registers: u32,
+    /// Registers one thread may hold (same table).
+    pub registers_per_thread: u32,
+    /// Named barriers of a CTA (PTX ISA 9.7.13.1).
+    pub named_barriers: u32,
+    /// Largest box extent of a tensor copy (CUDA driver API, `cuTensorMapEncodeTiled`).
+    pub box_extent: u32,
+    /// Largest N of one tensor-core instruction (PTX ISA 9.7.15.2).
+    pub mma_n: u32,
+    /// Alignment of swizzled tiles in shared memory, bytes (PTX ISA 5.5.6).
+    pub tile_alignment_bytes: u32,
+}
+
+/// Hopper with its architecture-specific instructions.
+pub const SM_90A: Target = Target {
+    name: "sm_90a",
+    shared_bytes: 232_448,
+    registers: 65_536,
+    registers_per_thread: 255,
+    named_barriers: 16,
+    box_extent: 256,
+    mma_n: 256,
+    tile_alignment_bytes: 1024,
+};

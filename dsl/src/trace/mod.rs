@@ -1,0 +1,278 @@
+//! Tracing: running a Rust function once writes down the kernel.
+//!
+//! Handles ([`Tile`], [`TensorRef`], index expressions) stand for values. A call that cannot be right is written down
+//! with the Rust line that made it and tracing goes on, so that [`Trace::finish`] reports every error at once.
+
+mod fold;
+mod tile;
+
+use std::cell::RefCell;
+use std::fmt;
+use std::panic::Location;
+use std::rc::Rc;
+
+pub use fold::{FoldScope, FoldTotals};
+pub(crate) use tile::join;
+pub use tile::{Condition, Tile, View, cols, rows};
+
+use crate::dtype::DType;
+use crate::index::{AxisId, Ix, RuntimeId, TileId};
+use crate::ir::{Access, At, Axis, Dim, Extent, Kernel, Op, Scalar, ScalarId, Shape, Site, Tensor, TensorId, TileParam, TileType, Value, ValueId};
+
+/// One mistake in a kernel, with the Rust call that made it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TraceError {
+    pub site: Site,
+    pub message: String,
+}
+
+/// Every mistake of one kernel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct TraceErrors {
+    pub kernel: String,
+    pub errors: Vec<TraceError>,
+}
+
+impl fmt::Display for TraceErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kernel `{}` cannot be traced ({} error(s))", self.kernel, self.errors.len())?;
+        self.errors.iter().try_for_each(|e| write!(f, "\n  {}: {}", e.site, e.message))
+    }
+}
+
+pub(crate) struct Graph {
+    pub kernel: Kernel,
+    pub blocks: Vec<Vec<ValueId>>,
+    pub errors: Vec<TraceError>,
+    pub iters: u32,
+}
+
+impl Graph {
+    pub fn emit(&mut self, op: Op, ty: TileType, site: Site) -> ValueId {
+        let id = self.kernel.push(op, ty, site);
+        if let Some(block) = self.blocks.last_mut() {
+            block.push(id);
+        }
+        id
+    }
+
+    pub fn error(&mut self, site: Site, message: impl Into<String>) {
+        self.errors.push(TraceError { site, message: message.into() });
+    }
+}
+
+pub(crate) type Shared = Rc<RefCell<Graph>>;
+
+#[track_caller]
+pub(crate) fn here() -> Site {
+    let at = Location::caller();
+    Site { file: at.file().to_owned(), line: at.line(), column: at.column() }
+}
+
+/// A tensor parameter of the kernel being traced.
+#[derive(Clone, Debug)]
+pub struct TensorRef {
+    pub(crate) id: TensorId,
+    pub(crate) rank: usize,
+}
+
+/// A kernel being traced.
+#[derive(Clone)]
+pub struct Trace {
+    pub(crate) graph: Shared,
+}
+
+impl Trace {
+    /// Starts a kernel called `name`.
+    #[must_use]
+    pub fn new(name: &str) -> Self {
+        let kernel = Kernel {
+            name: name.to_owned(),
+            runtime: vec![],
+            tiles: vec![],
+            scalars: vec![],
+            tensors: vec![],
+            grid: vec![],
+            values: vec![],
+            body: vec![],
+        };
+        Self { graph: Rc::new(RefCell::new(Graph { kernel, blocks: vec![vec![]], errors: vec![], iters: 0 })) }
+    }
+
+    /// A size known only at launch: one cubin serves every value.
+    #[must_use]
+    pub fn runtime(&self, name: &str) -> Ix {
+        let mut g = self.graph.borrow_mut();
+        g.kernel.runtime.push(name.to_owned());
+        Ix::Runtime(RuntimeId(len(&g.kernel.runtime) - 1))
+    }
+
+    /// A tile size that the schedule binds.
+    #[must_use]
+    pub fn tile(&self, name: &str) -> Extent {
+        let mut g = self.graph.borrow_mut();
+        g.kernel.tiles.push(TileParam { name: name.to_owned() });
+        Extent::Tile(TileId(len(&g.kernel.tiles) - 1))
+    }
+
+    /// An `f32` parameter.
+    #[must_use]
+    #[track_caller]
+    pub fn scalar(&self, name: &str) -> Tile {
+        self.scalar_param(name, false)
+    }
+
+    /// An `f32` parameter that must be greater than zero at launch.
+    #[must_use]
+    #[track_caller]
+    pub fn positive_scalar(&self, name: &str) -> Tile {
+        self.scalar_param(name, true)
+    }
+
+    #[track_caller]
+    fn scalar_param(&self, name: &str, positive: bool) -> Tile {
+        let site = here();
+        let mut g = self.graph.borrow_mut();
+        g.kernel.scalars.push(Scalar { name: name.to_owned(), positive });
+        let id = ScalarId(len(&g.kernel.scalars) - 1);
+        let value = g.emit(Op::Param(id), TileType { shape: Shape::Scalar, dtype: DType::F32 }, site);
+        drop(g);
+        Tile { graph: self.graph.clone(), id: value }
+    }
+
+    /// A constant, broadcast where it is used.
+    #[must_use]
+    #[track_caller]
+    pub fn constant(&self, value: f32) -> Tile {
+        let id = self.graph.borrow_mut().emit(Op::Const(value), TileType { shape: Shape::Scalar, dtype: DType::F32 }, here());
+        Tile { graph: self.graph.clone(), id }
+    }
+
+    /// A tensor that the kernel reads; `dims` outermost first, the last one contiguous.
+    #[track_caller]
+    pub fn input<const R: usize>(&self, name: &str, dtype: DType, dims: [Ix; R]) -> TensorRef {
+        self.tensor(name, dtype, &dims, Access::Read)
+    }
+
+    /// A tensor that the kernel writes.
+    #[track_caller]
+    pub fn output<const R: usize>(&self, name: &str, dtype: DType, dims: [Ix; R]) -> TensorRef {
+        self.tensor(name, dtype, &dims, Access::Write)
+    }
+
+    #[track_caller]
+    fn tensor(&self, name: &str, dtype: DType, dims: &[Ix], access: Access) -> TensorRef {
+        let site = here();
+        let mut g = self.graph.borrow_mut();
+        let mut out = vec![];
+        for dim in dims {
+            match dim {
+                Ix::Const(v) => out.push(Dim::Lit(u32::try_from(*v).unwrap_or(0))),
+                Ix::Runtime(r) => out.push(Dim::Runtime(*r)),
+                other => g.error(site.clone(), format!("tensor `{name}` has the dimension {other:?}; a dimension is a literal or a runtime size")),
+            }
+        }
+        if g.kernel.tensors.iter().any(|t| t.name == name) {
+            g.error(site, format!("two tensors are called `{name}`; names are unique"));
+        }
+        g.kernel.tensors.push(Tensor { name: name.to_owned(), dtype, dims: out, access });
+        TensorRef { id: TensorId(len(&g.kernel.tensors) - 1), rank: dims.len() }
+    }
+
+    /// A grid axis of `count` independent blocks; axes are declared fastest first.
+    #[must_use]
+    pub fn grid(&self, name: &str, count: Ix) -> Ix {
+        let mut g = self.graph.borrow_mut();
+        g.kernel.grid.push(Axis { name: name.to_owned(), count });
+        Ix::Axis(AxisId(len(&g.kernel.grid) - 1))
+    }
+
+    /// Loads a tile: the entries of `at` that are spans give its rows and columns, in that order.
+    #[track_caller]
+    pub fn load<const R: usize>(&self, tensor: &TensorRef, at: [At; R]) -> Tile {
+        self.load_shaped(tensor, at.to_vec(), false)
+    }
+
+    /// Loads one span as a column vector `[cols]`.
+    #[track_caller]
+    pub fn load_col<const R: usize>(&self, tensor: &TensorRef, at: [At; R]) -> Tile {
+        self.load_shaped(tensor, at.to_vec(), true)
+    }
+
+    #[track_caller]
+    fn load_shaped(&self, tensor: &TensorRef, at: Vec<At>, col: bool) -> Tile {
+        let site = here();
+        let mut g = self.graph.borrow_mut();
+        let (name, dtype) = { let t = g.kernel.tensor(tensor.id); (t.name.clone(), t.dtype) };
+        if at.len() != tensor.rank {
+            g.error(site.clone(), format!("load of `{name}` gives {} indices; the tensor has {} dimensions", at.len(), tensor.rank));
+        }
+        let spans = spans(&at);
+        let shape = match (spans.as_slice(), col) {
+            ([r], false) => Shape::Row(*r),
+            ([c], true) => Shape::Col(*c),
+            ([r, c], false) => Shape::Mat(*r, *c),
+            _ => {
+                g.error(site.clone(), format!("load of `{name}` spans {} dimensions; allowed: two (a matrix) or one (a row or column vector)", spans.len()));
+                Shape::Scalar
+            }
+        };
+        if spans.len() == 2 && !matches!(at.last(), Some(At::Span { .. })) {
+            g.error(site.clone(), format!("load of `{name}` takes one index of the last, contiguous dimension; its columns must be a span of it"));
+        }
+        let id = g.emit(Op::Load { tensor: tensor.id, at }, TileType { shape, dtype }, site);
+        drop(g);
+        Tile { graph: self.graph.clone(), id }
+    }
+
+    /// Writes a tile.
+    #[track_caller]
+    pub fn store<const R: usize>(&self, tensor: &TensorRef, at: [At; R], src: &Tile) {
+        let site = here();
+        let mut g = self.graph.borrow_mut();
+        let (name, dtype) = { let t = g.kernel.tensor(tensor.id); (t.name.clone(), t.dtype) };
+        let ty = g.kernel.value(src.id).ty;
+        let spans = spans(&at);
+        let fits = match ty.shape {
+            Shape::Row(r) => spans == [r],
+            Shape::Mat(r, c) => spans == [r, c],
+            Shape::Scalar | Shape::Col(_) => false,
+        };
+        if !fits || at.len() != tensor.rank {
+            g.error(site.clone(), format!("store to `{name}` writes {:?} at {} indices spanning {spans:?}; spans must match the tile", ty.shape, at.len()));
+        }
+        if ty.dtype != dtype {
+            g.error(site.clone(), format!("store to `{name}` writes {}; the tensor holds {dtype}: cast it", ty.dtype));
+        }
+        g.emit(Op::Store { tensor: tensor.id, at: at.to_vec(), src: src.id }, ty, site);
+    }
+
+    /// Ends the trace.
+    ///
+    /// # Errors
+    /// Every mistake that was made while tracing.
+    pub fn finish(self) -> Result<Kernel, TraceErrors> {
+        let mut g = self.graph.borrow_mut();
+        let body = g.blocks.pop().unwrap_or_default();
+        g.kernel.body = body;
+        let kernel = g.kernel.clone();
+        if g.errors.is_empty() {
+            return Ok(kernel);
+        }
+        Err(TraceErrors { kernel: kernel.name, errors: g.errors.clone() })
+    }
+}
+
+fn spans(at: &[At]) -> Vec<Extent> {
+    at.iter().filter_map(|a| if let At::Span { len, .. } = a { Some(*len) } else { None }).collect()
+}
+
+fn len<T>(v: &[T]) -> u32 {
+    u32::try_from(v.len()).unwrap_or(u32::MAX)
+}
+
+impl Graph {
+    pub(crate) fn value(&self, id: ValueId) -> &Value {
+        self.kernel.value(id)
+    }
+}

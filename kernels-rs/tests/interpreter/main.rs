@@ -1,0 +1,9 @@
+//! Kernels against formulas: every kernel runs in the interpreter and meets a plain f64 reference of its own.
+
+mod attention;
+mod gated_mlp;
+mod gemm;
+mod goldens;
+mod row_softmax;
+mod support;
+mod windowed;
