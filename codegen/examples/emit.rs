@@ -10,7 +10,12 @@ fn main() {
     .unwrap_or_else(|e| panic!("{e}"));
     let schedule = toml::from_str(&std::fs::read_to_string(&a[4]).unwrap()).unwrap_or_else(|e| panic!("{e}"));
     match warpwright_codegen::compile(&kernel, &schedule, &warpwright_codegen::target::SM_90A) {
-        Ok(c) => print!("{}", c.ptx),
+        Ok(c) => {
+            print!("{}", c.ptx);
+            if let Some(path) = a.get(5) {
+                std::fs::write(path, serde_json::to_string_pretty(&c.launch).unwrap()).unwrap();
+            }
+        }
         Err(e) => { eprintln!("{e}"); std::process::exit(2) }
     }
 }
