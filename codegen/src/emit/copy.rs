@@ -74,7 +74,7 @@ impl Emitter<'_> {
     }
 
     /// Address of a place.
-    fn place(&mut self, place: Place) -> Reg {
+    pub fn place(&mut self, place: Place) -> Reg {
         match place {
             Place::Fixed(offset) => self.int(IntOp::Add, self.at.smem, offset),
             Place::Slot(h) => {

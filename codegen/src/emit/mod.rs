@@ -10,6 +10,7 @@ mod expr;
 mod frame;
 mod mask;
 mod stmt;
+mod warp_dot;
 
 use crate::ptx::{Class, FloatFn, FloatOp, Inst, IntOp, Kind, Label, Module, Opd, ParamKind, Reg};
 use crate::role::{RegTileId, RoleProgram};

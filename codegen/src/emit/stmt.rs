@@ -29,6 +29,8 @@ impl Emitter<'_> {
             Stmt::Issue(dot) => self.issue(dot),
             Stmt::Wait { pending } => self.push(Kind::WgmmaWait { pending: *pending }),
             Stmt::Calc { dst, calc } => self.calc(*dst, calc),
+            Stmt::Repair { check, limit, body } => self.repair(*check, *limit, body),
+            Stmt::WarpDot { acc, a, b, rows, cols, depth, dtype } => self.warp_dot(*acc, (a, b), [*rows, *cols, *depth], *dtype),
             Stmt::ReadShared { dst, handle, tile } => self.read_shared(*dst, *handle, *tile),
             Stmt::ReadGlobal { dst, at } => self.read_global(*dst, at),
             Stmt::WriteGlobal { src, at } => self.write_global(*src, at),
@@ -44,6 +46,42 @@ impl Emitter<'_> {
             }
             Stmt::TurnPass => self.turn_pass(),
         }
+    }
+
+    /// A vote sends the whole warp, so that its synchronous dot is converged.
+    fn repair(&mut self, check: crate::role::RegTileId, limit: f32, body: &[Stmt]) {
+        let (first, rows) = (self.tile(check), self.p.tiles[check.0 as usize].layout.registers());
+        let above: Vec<Reg> = (0..rows).map(|r| {
+            let p = self.reg(Class::Pred);
+            self.push(Kind::SetpF { cmp: Cmp::Gtu, dst: p, a: super::nth(first, r).into(), b: Opd::Float(limit) });
+            p
+        }).collect();
+        let skip = self.label();
+        let any = self.vote_any(&above);
+        self.push_if(any, false, Kind::Bra(skip));
+        self.note("repair");
+        self.stmts(body);
+        self.push(Kind::Label(skip));
+    }
+
+    /// Whether any predicate holds in any lane of the warp.
+    pub fn vote_any(&mut self, preds: &[Reg]) -> Reg {
+        let mut all = None;
+        for p in preds {
+            all = Some(match all {
+                None => *p,
+                Some(q) => {
+                    let either = self.reg(Class::Pred);
+                    self.push(Kind::PredOr { dst: either, a: *p, b: q });
+                    either
+                }
+            });
+        }
+        let any = self.reg(Class::Pred);
+        if let Some(src) = all {
+            self.push(Kind::VoteAny { dst: any, src });
+        }
+        any
     }
 
     fn turn_pass(&mut self) {

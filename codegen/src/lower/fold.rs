@@ -16,6 +16,16 @@ use crate::role::{Calc, Expr, Src, Stmt, VarId};
 use super::trip::{Trip, TripPlan};
 use super::{Lower, calc, mask, stays_partial};
 
+/// The two forms of a fold's trips.
+#[derive(Clone, Copy)]
+struct Forms<'p> {
+    /// Masked trips, and the first one.
+    guarded: &'p TripPlan,
+    unmasked: &'p TripPlan,
+    /// Whether the first trip is emitted apart.
+    peeled: bool,
+}
+
 /// The variables of one fold.
 struct Vars {
     trips: VarId,
@@ -29,18 +39,23 @@ impl Lower<'_> {
     pub(super) fn fold(&mut self, id: ValueId, f: &Fold, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
         let choice = self.scheduled.choices.folds[&id].clone();
         self.carries(f, out)?;
-        let plan = TripPlan::new(self, id, f, &choice)?;
+        let plan = TripPlan::new(self, id, f, &choice, None)?;
+        let fixed = self.scheduled.fixed.get(&id).copied();
+        let fast = fixed.map(|x| TripPlan::new(self, id, f, &choice, Some(x))).transpose()?;
         self.persist(&plan)?;
         let vars = self.fold_vars(f);
         self.acquire_outer(f, out);
         self.start(f, &choice, &vars, out);
         let pipelined = plan.pipelined();
-        if pipelined {
-            out.push(Stmt::Note(format!("{}: first trip, stage 0", f.name)));
-            self.trip(&plan, Trip { stages: [true, false], masked: true, turns: false }, out, late)?;
+        // A fixed reference needs a first trip that sets it.
+        let peeled = pipelined || fast.is_some();
+        if peeled {
+            out.push(Stmt::Note(format!("{}: first trip", f.name)));
+            self.trip(&plan, Trip { stages: [true, !pipelined], masked: true, turns: false }, out, late)?;
             step(&choice, &vars, out);
         }
-        self.loops(f, &choice, &plan, &vars, out, late)?;
+        let unmasked = fast.as_ref().unwrap_or(&plan);
+        self.loops(f, &choice, Forms { guarded: &plan, unmasked, peeled }, &vars, out, late)?;
         self.release_outer(id, f, &plan, true, out, late);
         if pipelined {
             out.push(Stmt::Note(format!("{}: last trip, stage 1", f.name)));
@@ -95,14 +110,16 @@ impl Lower<'_> {
         out.push(Stmt::Set { var: vars.before, value: Expr::Var(vars.now) });
     }
 
-    fn loops(&mut self, f: &Fold, choice: &FoldChoice, plan: &TripPlan, vars: &Vars, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
+    fn loops(&mut self, f: &Fold, choice: &FoldChoice, forms: Forms<'_>, vars: &Vars, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
         let n = Expr::Var(vars.trips);
-        let peeled = Expr::Const(i64::from(plan.pipelined()));
+        let plan = forms.guarded;
+        let peeled = Expr::Const(i64::from(forms.peeled));
         let left = sub(n.clone(), peeled.clone());
         let interval = if choice.split == Split::ByMask { mask::vacuous(self.kernel, f) } else { None };
         let Some(interval) = interval.filter(|i| i.low.is_some() || i.high.is_some()) else {
             let masked = f.body.iter().any(|v| matches!(self.kernel.op(*v), Op::Mask { .. }));
-            return self.one_loop(&f.name, "", left, masked, choice, plan, vars, out, late);
+            let form = if masked { plan } else { forms.unmasked };
+            return self.one_loop(&f.name, "", left, masked, choice, form, vars, out, late);
         };
         let has_low = interval.low.is_some();
         let (low, high) = (interval.low.unwrap_or(Ix::from(0)), interval.high);
@@ -122,7 +139,7 @@ impl Lower<'_> {
         out.push(Stmt::Set { var: vars.middle, value: middle });
         let rest = sub(sub(left, Expr::Var(vars.ahead)), Expr::Var(vars.middle));
         self.one_loop(&f.name, "masked", Expr::Var(vars.ahead), true, choice, plan, vars, out, late)?;
-        self.one_loop(&f.name, "unmasked", Expr::Var(vars.middle), false, choice, plan, vars, out, late)?;
+        self.one_loop(&f.name, "unmasked", Expr::Var(vars.middle), false, choice, forms.unmasked, vars, out, late)?;
         if rest_possible(choice.direction, has_low, matches!(rest, Expr::Const(0))) {
             self.one_loop(&f.name, "masked_rest", rest, true, choice, plan, vars, out, late)?;
         }

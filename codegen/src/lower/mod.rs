@@ -8,6 +8,7 @@ mod fold;
 mod layout;
 mod mask;
 mod producer;
+mod repair;
 mod store;
 mod trip;
 

@@ -44,6 +44,8 @@ impl Lower<'_> {
                     let fact = format!("`{}` is [{lr}, {lc}]{}, the tile is [{rows}, {cols}]", self.kernel.label(load), if self.in_fold(load) { " inside a fold" } else { "" });
                     return Err(Refusal::new(format!("stores.{name}.buffer"), format!("over `{}`", self.kernel.label(load)), fact, "own, or a load of the same shape outside the folds").into());
                 }
+                // Every warp of the warpgroup has read its rows of the load before any writes over them.
+                out.push(Stmt::StagingFree);
                 late.insert(0, Stmt::StagingFree);
                 Place::Slot(self.handles[&load])
             }

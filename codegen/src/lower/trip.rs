@@ -10,15 +10,15 @@ use dsl::ir::{BinaryOp, CarryKind, Fold, Op, Operand, Shape, ValueId};
 use dsl::schedule::Release;
 
 use crate::error::{CompileError, Refusal};
-use crate::plan::{FoldChoice, mat};
+use crate::plan::{FixedReference, FoldChoice, mat};
 use crate::role::{Calc, Dot, OperandA, Place, RegTileId, SmemOperand, Src, Stmt};
 
 use super::fold::Local;
-use super::{Lower, calc, stays_partial, to_u32};
+use super::{Lower, calc, to_u32};
 
 /// What one node of a trip does.
 #[derive(Clone, Debug, PartialEq)]
-enum Work {
+pub(super) enum Work {
     Dot { acc: Option<usize> },
     Calc,
     ReadShared,
@@ -29,16 +29,18 @@ enum Work {
     Sum { carry: usize, factor: Option<ValueId> },
     /// Moves a carried value on.
     Update { carry: usize },
+    /// Computes the trip again in the guarded form, where a warp's weights left the safe range.
+    Repair,
 }
 
 #[derive(Clone, Debug)]
-struct Node {
-    name: String,
-    id: ValueId,
-    stage: u32,
-    work: Work,
+pub(super) struct Node {
+    pub(super) name: String,
+    pub(super) id: ValueId,
+    pub(super) stage: u32,
+    pub(super) work: Work,
     /// Nodes of the same trip that come first.
-    after: Vec<usize>,
+    pub(super) after: Vec<usize>,
 }
 
 /// An event of the schedule's order.
@@ -50,13 +52,16 @@ enum Event {
 
 /// Nodes and dependences of a fold, shared by all its trips.
 pub struct TripPlan {
-    fold: ValueId,
-    carries: Vec<(ValueId, CarryKind)>,
-    nodes: Vec<Node>,
+    pub(super) fold: ValueId,
+    pub(super) carries: Vec<(ValueId, CarryKind)>,
+    pub(super) nodes: Vec<Node>,
     order: Vec<Event>,
     crossing: BTreeSet<ValueId>,
-    unmask: BTreeMap<ValueId, ValueId>,
     exp2_every: u32,
+    /// Set for the form of the trips that take the reference as it is.
+    pub(super) fixed: Option<FixedReference>,
+    /// Body values that this form computes.
+    live: BTreeSet<ValueId>,
 }
 
 /// Which part of the pipeline one emitted trip runs.
@@ -68,19 +73,22 @@ pub struct Trip {
 }
 
 impl TripPlan {
-    pub fn new(l: &Lower<'_>, id: ValueId, f: &Fold, choice: &FoldChoice) -> Result<Self, CompileError> {
+    pub fn new(l: &Lower<'_>, id: ValueId, f: &Fold, choice: &FoldChoice, fixed: Option<FixedReference>) -> Result<Self, CompileError> {
         let carries: Vec<_> = f.carries.iter().map(|c| (c.arg, c.kind.clone())).collect();
+        let live = live(l.kernel, f, fixed);
         let mut plan = TripPlan {
             fold: id,
             carries,
             nodes: vec![],
             order: vec![],
             crossing: BTreeSet::new(),
-            unmask: BTreeMap::new(),
             exp2_every: choice.exp2_polynomial_every,
+            fixed,
+            live,
         };
         plan.add_values(l, f, choice);
         plan.add_carries(l, f, choice);
+        plan.add_repair(l.kernel, f)?;
         plan.link(l.kernel, f)?;
         plan.read_order(f, choice)?;
         Ok(plan)
@@ -109,7 +117,7 @@ impl TripPlan {
 
     fn add_values(&mut self, l: &Lower<'_>, f: &Fold, choice: &FoldChoice) {
         let mut stages = BTreeMap::new();
-        for id in &f.body {
+        for id in f.body.iter().filter(|v| self.live.contains(v)) {
             let kernel = l.kernel;
             let feeds_dots = l.users.get(id).is_some_and(|u| u.iter().all(|v| matches!(kernel.op(*v), Op::Dot { .. })));
             let work = match kernel.op(*id) {
@@ -122,6 +130,7 @@ impl TripPlan {
             };
             let stage = self.stage_of(kernel, *id, choice, &stages);
             stages.insert(*id, stage);
+            stages.insert(self.made(*id), stage);
             self.nodes.push(Node { name: kernel.label(*id), id: *id, stage, work, after: vec![] });
         }
     }
@@ -139,7 +148,7 @@ impl TripPlan {
 
     fn add_carries(&mut self, l: &Lower<'_>, f: &Fold, choice: &FoldChoice) {
         for (carry, c) in f.carries.iter().enumerate() {
-            let factor = l.factor_of(self.fold, &c.kind);
+            let factor = if self.fixed.is_some() { None } else { l.factor_of(self.fold, &c.kind) };
             match c.kind {
                 CarryKind::Sum { contribution, .. } if self.accumulator(l, contribution).is_some() => {
                     let Some(factor) = factor else { continue };
@@ -151,6 +160,7 @@ impl TripPlan {
                     let stage = self.node_stage(contribution).max(factor.and_then(|v| self.node_stage(v))).unwrap_or(0);
                     self.nodes.push(Node { name: format!("{}.sum", c.name), id: contribution, stage, work: Work::Sum { carry, factor }, after: vec![] });
                 }
+                CarryKind::Next(next) if self.fixed.is_some_and(|x| x.next == next) => {}
                 CarryKind::Next(next) => {
                     let stage = self.node_stage(next).unwrap_or(0);
                     self.nodes.push(Node { name: format!("{}.next", c.name), id: next, stage, work: Work::Update { carry }, after: vec![] });
@@ -166,6 +176,7 @@ impl TripPlan {
             Work::Rescale { factor, .. } => vec![*factor],
             Work::Sum { factor, .. } => factor.iter().copied().chain([node.id]).collect(),
             Work::Update { .. } => vec![node.id],
+            Work::Repair => vec![],
             _ => kernel.op(node.id).operands(),
         }
     }
@@ -180,8 +191,8 @@ impl TripPlan {
 
     fn link(&mut self, kernel: &Kernel, f: &Fold) -> Result<(), Refusal> {
         let producer: BTreeMap<ValueId, usize> =
-            self.nodes.iter().enumerate().filter(|(_, n)| matches!(n.work, Work::Dot { .. } | Work::Calc | Work::ReadShared)).map(|(i, n)| (n.id, i)).collect();
-        let mut edges = vec![];
+            self.nodes.iter().enumerate().filter(|(_, n)| matches!(n.work, Work::Dot { .. } | Work::Calc | Work::ReadShared)).map(|(i, n)| (self.made(n.id), i)).collect();
+        let mut edges = self.repair_edges(kernel);
         for (i, node) in self.nodes.iter().enumerate() {
             for v in self.reads(kernel, node) {
                 if let Some(carry) = self.carries.iter().position(|(arg, _)| *arg == v) {
@@ -208,6 +219,11 @@ impl TripPlan {
             }
         }
         Ok(())
+    }
+
+    /// The value a node stands for: the fast weights are the weights.
+    fn made(&self, id: ValueId) -> ValueId {
+        self.fixed.filter(|x| x.fast == id).map_or(id, |x| x.weights)
     }
 
     /// A reader of a carried value comes before the node that moves it on.
@@ -255,17 +271,49 @@ impl TripPlan {
     }
 }
 
+/// The values of a body that one form of its trips needs.
+fn live(kernel: &Kernel, f: &Fold, fixed: Option<FixedReference>) -> BTreeSet<ValueId> {
+    let mut live = BTreeSet::new();
+    for c in &f.carries {
+        match c.kind {
+            CarryKind::Sum { contribution, .. } => drop(live.insert(contribution)),
+            CarryKind::Next(next) if fixed.is_none_or(|x| x.next != next) => drop(live.insert(next)),
+            _ => {}
+        }
+    }
+    if let Some(factor) = guarded_factor(kernel, f).filter(|_| fixed.is_none()) {
+        live.insert(factor);
+    }
+    for id in f.body.iter().rev() {
+        let stores = matches!(kernel.op(*id), Op::Store { .. });
+        let weights = fixed.filter(|x| x.weights == *id && live.contains(id));
+        if let Some(x) = weights {
+            live.remove(id);
+            live.insert(x.fast);
+        } else if live.contains(id) || stores {
+            live.insert(*id);
+            live.extend(kernel.op(*id).operands());
+        }
+    }
+    live
+}
+
+/// The factor of the fold's sums, found among its body's values.
+fn guarded_factor(kernel: &Kernel, f: &Fold) -> Option<ValueId> {
+    f.body.iter().copied().find(|v| kernel.value(*v).name.as_deref().is_some_and(|n| n.starts_with('%') && n.ends_with(".factor")))
+}
+
 /// The state of one trip while it is emitted.
-struct State<'p> {
-    plan: &'p TripPlan,
+pub(super) struct State<'p> {
+    pub(super) plan: &'p TripPlan,
     trip: Trip,
     done: BTreeSet<usize>,
     retired: BTreeSet<usize>,
     in_flight: Vec<usize>,
     held: Vec<ValueId>,
-    local: Local,
+    pub(super) local: Local,
     turn: Turn,
-    out: Vec<Stmt>,
+    pub(super) out: Vec<Stmt>,
 }
 
 #[derive(PartialEq)]
@@ -354,6 +402,7 @@ impl Lower<'_> {
         let mut kept = vec![];
         for load in std::mem::take(&mut s.held) {
             let open = s.plan.nodes.iter().enumerate().any(|(i, n)| s.active(i) && self.kernel.op(n.id).operands().contains(&load) && matches!(n.work, Work::Dot { .. }) && !s.retired.contains(&i));
+            let open = open || s.repair_reads(self.kernel, load);
             let early = self.scheduled.choices.loads[&load].release == Release::Early;
             if !open && (early || end) {
                 let handle = self.handles[&load];
@@ -383,6 +432,7 @@ impl Lower<'_> {
                 calc(&mut s.out, dst, Calc::ScaleUnlessOne { factor });
             }
             Work::Sum { carry, factor } => self.sum(s, &node, carry, factor)?,
+            Work::Repair => self.repair(s, late)?,
             Work::Update { carry } => {
                 let (dst, src) = (self.tile(s.plan.carries[carry].0, &s.local)?, self.src(node.id, &s.local)?);
                 calc(&mut s.out, dst, Calc::Copy(src));
@@ -406,6 +456,10 @@ impl Lower<'_> {
     fn calc_node(&mut self, s: &mut State<'_>, node: &Node) -> Result<(), CompileError> {
         let (mut local, mut out) = (std::mem::take(&mut s.local), std::mem::take(&mut s.out));
         let every = s.plan.exp2_every;
+        if let Some(fixed) = s.plan.fixed.filter(|f| f.fast == node.id) {
+            let dst = self.destination(fixed.weights, &mut local);
+            local.insert(node.id, dst?);
+        }
         let exp2 = matches!(self.kernel.op(node.id), Op::Unary(dsl::ir::UnaryOp::Exp2, _)) && matches!(self.kernel.value(node.id).ty.shape, Shape::Mat(..));
         let result = if exp2 && every > 0 { self.exp2_mixed(node.id, every, &mut local, &mut out) } else { self.calc(node.id, s.trip.masked, node.stage, &mut local, &mut out) };
         (s.local, s.out) = (local, out);
@@ -505,13 +559,13 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn shared_operand(&self, o: Operand, mn_major: bool) -> SmemOperand {
+    pub(super) fn shared_operand(&self, o: Operand, mn_major: bool) -> SmemOperand {
         SmemOperand { place: Place::Slot(self.handles[&o.value]), tile: self.loads[&o.value].tile, mn_major }
     }
 
     /// The register tile a value is computed into.
     pub(super) fn destination(&mut self, id: ValueId, local: &mut Local) -> Result<RegTileId, CompileError> {
-        if let Some(reg) = self.regs.get(&id) {
+        if let Some(reg) = self.regs.get(&id).or(local.get(&id)) {
             return Ok(*reg);
         }
         let layout = self.layout_of(id)?;
@@ -579,6 +633,13 @@ impl State<'_> {
         self.trip.stages[self.plan.nodes[n].stage.min(1) as usize]
     }
 
+    /// Whether the repair still to come reads `load` again.
+    fn repair_reads(&self, kernel: &Kernel, load: ValueId) -> bool {
+        let Some(dot) = self.plan.repaired_dot(kernel) else { return false };
+        let waiting = self.pending().any(|n| self.plan.nodes[n].work == Work::Repair);
+        waiting && kernel.op(dot).operands().contains(&load)
+    }
+
     fn pending(&self) -> impl Iterator<Item = usize> + '_ {
         (0..self.plan.nodes.len()).filter(|n| self.active(*n) && !self.done.contains(n))
     }
@@ -598,8 +659,3 @@ impl State<'_> {
     }
 }
 
-/// Whether a row sum stays per lane; re-exported for the carries.
-#[must_use]
-pub fn partial(l: &Lower<'_>, kind: &CarryKind) -> bool {
-    stays_partial(l, kind).is_some()
-}

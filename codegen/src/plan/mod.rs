@@ -68,6 +68,23 @@ pub struct Scheduled {
     pub choices: Choices,
     /// The schedule as given.
     pub schedule: Schedule,
+    /// Folds whose unmasked trips take their reference as it is.
+    pub fixed: BTreeMap<ValueId, FixedReference>,
+}
+
+/// The fast form of a rebase: `weights` computed against the reference as it stands, checked afterwards.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct FixedReference {
+    /// The weights of the guarded form; everything else reads this value.
+    pub weights: ValueId,
+    /// The same weights against the unmoved reference.
+    pub fast: ValueId,
+    /// Row sum of the weights: a partial sum above `limit`, or no number, sends a warp to the guarded form.
+    pub check: ValueId,
+    pub limit: f32,
+    /// New reference and the factor of the sums, in the guarded form.
+    pub next: ValueId,
+    pub factor: ValueId,
 }
 
 /// Binds `schedule` to `kernel` for `target`.
@@ -83,7 +100,7 @@ pub fn apply(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<Sc
     let filled = defaults::fill(kernel, schedule, target)?;
     let bound = bind::tiles(kernel, &filled)?;
     let choices = choose(&bound, &filled, target)?;
-    Ok(Scheduled { kernel: bound, choices, schedule: schedule.clone() })
+    Ok(Scheduled { kernel: bound, choices, schedule: schedule.clone(), fixed: BTreeMap::new() })
 }
 
 /// Every name a schedule uses must exist in the kernel.

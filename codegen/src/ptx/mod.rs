@@ -123,6 +123,8 @@ pub enum Cmp {
     Ge,
     /// Unordered or not equal; floats only.
     Neu,
+    /// Unordered or greater; floats only.
+    Gtu,
 }
 
 /// 16-bit float formats.
@@ -204,6 +206,9 @@ pub enum Kind {
     WgmmaWait { pending: u32 },
     Wgmma { n: u32, half: Half, acc: Vec<Reg>, a: WgmmaA, b: Reg, b_transposed: bool, accumulate: Opd },
     StMatrix { at: Addr, regs: [Reg; 4] },
+    LdMatrix { dst: [Reg; 4], at: Addr },
+    /// `m16n8k16`, f32 accumulation in place (PTX ISA 9.7.14.5).
+    MmaSync { half: Half, acc: [Reg; 4], a: [Reg; 4], b: [Reg; 2] },
     LdShared32 { dst: Reg, at: Addr },
     StShared32 { at: Addr, src: Reg },
     LdGlobalF32 { dst: Reg, at: Addr },

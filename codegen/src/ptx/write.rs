@@ -225,6 +225,7 @@ fn cmp(c: Cmp) -> &'static str {
         Cmp::Gt => "gt",
         Cmp::Ge => "ge",
         Cmp::Neu => "neu",
+        Cmp::Gtu => "gtu",
     }
 }
 
@@ -314,6 +315,11 @@ fn wgmma(kind: &Kind) -> String {
 fn memory(kind: &Kind) -> String {
     match kind {
         Kind::StMatrix { at, regs } => format!("stmatrix.sync.aligned.m8n8.x4.shared.b16 {}, {{{}}}", addr(*at), list(regs, r)),
+        Kind::LdMatrix { dst, at } => format!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{}}}, {}", list(dst, r), addr(*at)),
+        Kind::MmaSync { half, acc, a, b } => {
+            let (h, c) = (half_name(*half), list(acc, r));
+            format!("mma.sync.aligned.m16n8k16.row.col.f32.{h}.{h}.f32 {{{c}}}, {{{}}}, {{{}}}, {{{c}}}", list(a, r), list(b, r))
+        }
         Kind::LdShared32 { dst, at } => format!("ld.shared.b32 {}, {}", r(*dst), addr(*at)),
         Kind::StShared32 { at, src } => format!("st.shared.b32 {}, {}", addr(*at), r(*src)),
         Kind::LdGlobalF32 { dst, at } => format!("ld.global.f32 {}, {}", r(*dst), addr(*at)),

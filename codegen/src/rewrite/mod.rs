@@ -29,10 +29,12 @@ pub fn run(mut scheduled: Scheduled) -> Scheduled {
     let folds: Vec<ValueId> = scheduled.choices.folds.keys().copied().collect();
     for fold in folds {
         let choice = &scheduled.choices.folds[&fold];
-        rebase::expand(&mut scheduled.kernel, fold, choice);
+        let fixed = rebase::expand(&mut scheduled.kernel, fold, choice);
+        scheduled.fixed.extend(fixed.map(|f| (fold, f)));
         scale_through_max::run(&mut scheduled.kernel, fold);
         contract::run(&mut scheduled.kernel, fold);
-        dead::run(&mut scheduled.kernel, fold);
+        let also = scheduled.fixed.get(&fold).map(|f| f.fast);
+        dead::run(&mut scheduled.kernel, fold, also);
     }
     scheduled
 }

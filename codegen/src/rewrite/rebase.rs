@@ -4,13 +4,16 @@
 //! After (exact): `new = max(ref, row_max(x))`, `f = exp2(ref - new)`, `p = exp2(x - new)`, sums scaled by `f`.
 //! After (lazy, threshold t): `new = ref` for the rows where `max(ref, row_max(x)) <= ref + t`.
 //! A row that saw nothing keeps a reference of -inf; its exponents are taken against 0, so that no NaN appears.
-//! Class: `Bitwise` for exact (it is the definition), `Rescaled` for lazy.
+//! After (fixed): lazy where the fold is masked and on its first trip; elsewhere `p = exp2(x - ref)` with `ref` as it
+//! stands. A row whose sum of weights then leaves the safe range (or whose reference is still -inf: the exponent is
+//! +inf, the sum no number) is computed again in the lazy form, so the result is exact for any input.
+//! Class: `Bitwise` for exact (it is the definition), `Rescaled` for lazy and fixed.
 
 use dsl::ir::{BinaryOp, CarryKind, CmpOp, Op, ReduceOp, Shape, Site, TileType, UnaryOp, ValueId};
 use dsl::schedule::Rescale;
 use dsl::{DType, Kernel};
 
-use crate::plan::FoldChoice;
+use crate::plan::{FixedReference, FoldChoice};
 
 use super::set_body;
 
@@ -37,10 +40,11 @@ impl Builder<'_> {
     }
 }
 
-/// Expands the rebase of `fold`, if it has one.
-pub fn expand(kernel: &mut Kernel, fold: ValueId, choice: &FoldChoice) {
-    let Some(f) = kernel.fold(fold).cloned() else { return };
-    let Some(reference) = f.reference() else { return };
+/// Expands the rebase of `fold`, if it has one; returns the fast form when the policy is fixed.
+pub fn expand(kernel: &mut Kernel, fold: ValueId, choice: &FoldChoice) -> Option<FixedReference> {
+    let f = kernel.fold(fold).cloned()?;
+    let reference = f.reference()?;
+    let mut fixed = None;
     let mut out = vec![];
     for id in &f.body {
         let Op::Rebase { scores } = *kernel.op(*id) else {
@@ -52,6 +56,11 @@ pub fn expand(kernel: &mut Kernel, fold: ValueId, choice: &FoldChoice) {
         let mut b = Builder { kernel, out, row: carry.ty, site };
         let (next, factor, safe) = policy(&mut b, scores, carry.arg, choice);
         let ty = b.kernel.value(*id).ty;
+        if choice.rescale == Rescale::Fixed {
+            let shifted = b.push(Op::Binary(BinaryOp::Sub, scores, carry.arg), ty);
+            let fast = b.push(Op::Unary(UnaryOp::Exp2, shifted), ty);
+            fixed = check(b.kernel, &f.body, *id).map(|(check, limit)| FixedReference { weights: *id, fast, check, limit, next, factor });
+        }
         let shifted = b.push(Op::Binary(BinaryOp::Sub, scores, safe), ty);
         out = b.out;
         kernel.values[id.0 as usize].op = Op::Unary(UnaryOp::Exp2, shifted);
@@ -59,6 +68,16 @@ pub fn expand(kernel: &mut Kernel, fold: ValueId, choice: &FoldChoice) {
         set_reference(kernel, fold, reference, next, factor);
     }
     set_body(kernel, fold, out);
+    fixed
+}
+
+/// The row sum that watches the weights, and the largest partial sum that is safe.
+///
+/// A weight is at most its sum. bf16 and f32 hold weights up to 2^127; 2^60 leaves the sums room. f16 ends at 65504.
+fn check(kernel: &Kernel, body: &[ValueId], weights: ValueId) -> Option<(ValueId, f32)> {
+    let sum = body.iter().find(|v| *kernel.op(**v) == Op::Reduce(ReduceOp::Sum, weights))?;
+    let to_f16 = body.iter().any(|v| *kernel.op(*v) == Op::Cast(weights) && kernel.value(*v).ty.dtype == DType::F16);
+    Some((*sum, if to_f16 { 16_384.0 } else { 1_152_921_504_606_846_976.0 }))
 }
 
 /// The reference carry becomes an ordinary one; its factor is found through [`factor`].

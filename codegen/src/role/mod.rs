@@ -216,6 +216,10 @@ pub enum Stmt {
     Issue(Box<Dot>),
     Wait { pending: u32 },
     Calc { dst: RegTileId, calc: Calc },
+    /// A warp whose partial sums are not all at most `limit` runs `body`; no tensor-core group is in flight.
+    Repair { check: RegTileId, limit: f32, body: Vec<Stmt> },
+    /// A dot of each warp for itself, synchronous (`mma.sync`), both operands K-major in shared memory.
+    WarpDot { acc: RegTileId, a: SmemOperand, b: SmemOperand, rows: u32, cols: u32, depth: u32, dtype: DType },
     /// Reads a slot into the accumulator layout.
     ReadShared { dst: RegTileId, handle: HandleId, tile: SmemTile },
     /// Reads one f32 per row or column of a tensor; zero outside.
