@@ -8,14 +8,17 @@ use crate::launch::{self, LaunchFacts};
 use crate::plan::Scheduled;
 use crate::ptx::{self, Ptx};
 use crate::role::RoleProgram;
-use crate::target::Target;
-use crate::{emit, lower, plan, rewrite};
+use crate::target::{Family, Target};
+use crate::{ampere, emit, lower, plan, rewrite};
 
 /// Every stage of one compilation.
 #[derive(Clone, Debug)]
 pub struct Compiled {
     pub scheduled: Scheduled,
+    /// On a target without warp roles: the names, tensors, grid and registers, with empty roles.
     pub program: RoleProgram,
+    /// On a target without warp roles: the whole program.
+    pub ampere: Option<ampere::Program>,
     pub ptx: Ptx,
     pub launch: LaunchFacts,
 }
@@ -25,11 +28,36 @@ pub struct Compiled {
 /// # Errors
 /// A refusal with its reasons, or a rule that the lowered program breaks.
 pub fn compile(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<Compiled, CompileError> {
+    let valid = dsl::validate(kernel.clone()).map_err(CompileError::Invalid)?;
+    let mut refused = None;
+    for candidate in plan::defaults::candidates(valid.kernel(), schedule) {
+        match complete(valid.kernel(), &candidate, target) {
+            Ok(compiled) => return Ok(compiled),
+            Err(error) => refused = refused.or(Some(error)),
+        }
+    }
+    Err(refused.unwrap_or(CompileError::Refused(vec![])))
+}
+
+/// Compiles under a schedule that names every tile size.
+fn complete(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<Compiled, CompileError> {
     let scheduled = plan::apply(kernel, schedule, target)?;
     let scheduled = rewrite::run(scheduled);
+    if target.family == Family::CpAsync {
+        return without_roles(scheduled, target);
+    }
     let program = lower::lower(&scheduled, target)?;
     let launch = launch::facts(&program, target.name);
     let module = emit::emit(&program, vec![format!("warpwright {}: {}", env!("CARGO_PKG_VERSION"), program.name)], target.name);
     let ptx = ptx::write(&module);
-    Ok(Compiled { scheduled, program, ptx, launch })
+    Ok(Compiled { scheduled, program, ampere: None, ptx, launch })
+}
+
+/// The path of targets whose warps are all alike.
+fn without_roles(scheduled: Scheduled, target: &Target) -> Result<Compiled, CompileError> {
+    let program = ampere::lower(&scheduled, target)?;
+    let launch = program.facts(target.name);
+    let header = vec![format!("warpwright {}: {}", env!("CARGO_PKG_VERSION"), program.shell.name)];
+    let ptx = ptx::write(&ampere::emit(&program, header, target.name));
+    Ok(Compiled { scheduled, program: program.shell.clone(), ampere: Some(program), ptx, launch })
 }

@@ -26,6 +26,9 @@ impl Refusal {
 /// Everything that can go wrong between a kernel and its PTX.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompileError {
+    /// The kernel breaks a rule of the tile IR.
+    #[error("{0}")]
+    Invalid(dsl::validate::ValidationErrors),
     /// The schedule, or the kernel under it, cannot be met by the hardware or by this compiler.
     #[error("refused ({} reason(s)){}", .0.len(), .0.iter().map(|r| format!("\n  {r}")).collect::<String>())]
     Refused(Vec<Refusal>),

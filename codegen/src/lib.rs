@@ -2,6 +2,8 @@
 //!
 //! No I/O, deterministic: the same input gives the same bytes. [`compile::compile`] lists the stages.
 
+pub mod ampere;
+pub mod check;
 pub mod compile;
 pub mod emit;
 pub mod error;

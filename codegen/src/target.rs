@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 pub struct Target {
     /// The assembler's name for it.
     pub name: &'static str,
+    /// What its kernels are made of.
+    pub family: Family,
     /// Shared memory one CTA may take, bytes (CUDA C++ Programming Guide, table "Technical Specifications").
     pub shared_bytes: u32,
     /// Registers of one SM (same table).
@@ -23,9 +25,20 @@ pub struct Target {
     pub tile_alignment_bytes: u32,
 }
 
+/// How kernels of a target copy and multiply.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Family {
+    /// Warp roles, tensor copies, `wgmma`.
+    WarpRoles,
+    /// Every warp alike: `cp.async`, `ldmatrix`, `mma.sync`.
+    CpAsync,
+}
+
 /// Hopper with its architecture-specific instructions.
 pub const SM_90A: Target = Target {
     name: "sm_90a",
+    family: Family::WarpRoles,
     shared_bytes: 232_448,
     registers: 65_536,
     registers_per_thread: 255,
@@ -33,4 +46,19 @@ pub const SM_90A: Target = Target {
     box_extent: 256,
     mma_n: 256,
     tile_alignment_bytes: 1024,
+};
+
+/// Ampere (A100). Shared memory: 163 KiB per block at compute capability 8.0 (CUDA C++ Programming Guide, table "Technical
+/// Specifications"). No tensor copies, hence no box; `mma.sync` takes 8 columns (PTX ISA 9.7.14.5). Tiles are swizzled by
+/// row number, so 128 bytes, one row of all banks, is all the alignment they need.
+pub const SM_80: Target = Target {
+    name: "sm_80",
+    family: Family::CpAsync,
+    shared_bytes: 166_912,
+    registers: 65_536,
+    registers_per_thread: 255,
+    named_barriers: 16,
+    box_extent: 0,
+    mma_n: 8,
+    tile_alignment_bytes: 128,
 };

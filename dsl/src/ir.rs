@@ -8,7 +8,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::dtype::DType;
-use crate::index::{AxisId, IterId, Ix, RuntimeId, TileId};
+use crate::index::{IterId, Ix, RuntimeId, TileId};
 
 /// A value of the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -5,3 +5,4 @@
 pub mod attention;
 pub mod gemm;
 pub mod row_softmax;
+pub mod schedules;

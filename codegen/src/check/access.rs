@@ -20,6 +20,7 @@ pub(super) fn reads(stmt: &Stmt, f: &mut dyn FnMut(u32)) {
             }
         }
         Stmt::Stage { src, .. } | Stmt::WriteGlobal { src, .. } => f(src.0),
+        Stmt::Repair { check, .. } => f(check.0),
         _ => {}
     }
 }
@@ -46,6 +47,7 @@ pub(super) fn written(stmt: &Stmt) -> Option<u32> {
     match stmt {
         Stmt::Calc { dst, .. } | Stmt::ReadShared { dst, .. } | Stmt::ReadGlobal { dst, .. } => Some(dst.0),
         Stmt::Issue(d) => Some(d.acc.0),
+        Stmt::WarpDot { acc, .. } => Some(acc.0),
         _ => None,
     }
 }

@@ -13,6 +13,8 @@ pub(super) struct Site<'p> {
 /// A body: statements by site, loops with a key that both roles share.
 pub(super) enum Node {
     Leaf(u32),
+    /// Run by some warps of a warpgroup and not by others.
+    Repair { site: u32, body: Vec<Node> },
     Loop { site: u32, key: u32, body: Vec<Node> },
 }
 
@@ -65,6 +67,12 @@ impl<'p> Numbering<'p> {
                     let body = self.body(body, producer, loops);
                     loops.pop();
                     Node::Loop { site, key, body }
+                }
+                Stmt::Repair { body, .. } => {
+                    loops.push("repair");
+                    let body = self.body(body, producer, loops);
+                    loops.pop();
+                    Node::Repair { site, body }
                 }
                 _ => Node::Leaf(site),
             });

@@ -31,7 +31,7 @@ rules! {
     UnknownId = "unknown-id",
     /// Extents of tiles are small enough to be meant.
     Extent = "extent",
-    /// The producer fills; consumers do everything else.
+    /// The producer fills; consumers do everything else; a repair only calculates.
     RoleStatement = "role-statement",
     /// Loops nest at most four deep.
     LoopNesting = "loop-nesting",
@@ -43,7 +43,7 @@ rules! {
     SharedAlignment = "shared-alignment",
     /// A slot holds every tile loaded into it.
     SlotSize = "slot-size",
-    /// 1 to 3 consumer warpgroups of a multiple of 64 rows.
+    /// 1 to 3 consumer warpgroups of a multiple of 64 rows, 1 to 4 producer warps.
     Warpgroups = "warpgroups",
     /// `setmaxnreg` takes a multiple of 8 in 24..=256 (PTX ISA 9.7.19.5).
     RegisterCount = "register-count",
@@ -75,7 +75,7 @@ rules! {
     OperandLayout = "operand-layout",
     /// An operand in shared memory has the extents and the majorness of its side.
     OperandExtent = "operand-extent",
-    /// Operands lie in slots that were loaded with that tile.
+    /// Operands lie in slots loaded with that tile, or buffers staged with it.
     OperandPlace = "operand-place",
     /// A matrix descriptor reaches 2^18 bytes (PTX ISA 9.7.15.5.1).
     DescriptorRange = "descriptor-range",
@@ -111,14 +111,18 @@ rules! {
     PartialWaitAcrossBackEdge = "partial-wait-across-back-edge",
     /// Every group is waited for before the block ends.
     InFlightAtExit = "in-flight-at-exit",
-    /// Every staged tile is stored.
-    StageWithoutStore = "stage-without-store",
+    /// Every staged tile is stored or read.
+    StageWithoutUse = "stage-without-use",
     /// Only a staged tile is stored.
     StoreWithoutStage = "store-without-stage",
     /// A buffer is staged into after earlier stores have read it.
     StagingBusy = "staging-busy",
     /// A slot is staged over after everything else has read it.
     StageWhileRead = "stage-while-read",
+    /// A dot reads a staged tile after it was made visible to the tensor core.
+    StagedNotVisible = "staged-not-visible",
+    /// No group is in flight where a warp may leave the others for a repair.
+    RepairInFlight = "repair-in-flight",
     /// A slot is not read after a tile was staged over it.
     ReadAfterStage = "read-after-stage",
     /// A slot is filled after everything has read it.

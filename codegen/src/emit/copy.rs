@@ -11,9 +11,6 @@ const EVICT_FIRST: i64 = 0x12F0_0000_0000_0000;
 const EVICT_LAST: i64 = 0x14F0_0000_0000_0000;
 
 impl Emitter<'_> {
-    /// Policies are materialised where they are used; nothing to do at start-up.
-    pub fn cache_policies(&mut self) {}
-
     fn policy(&mut self, cache: dsl::schedule::Cache) -> Option<Reg> {
         use dsl::schedule::Cache;
         let bits = match cache {
@@ -26,6 +23,9 @@ impl Emitter<'_> {
 
     /// Waits for a free slot and fills it.
     pub fn fill(&mut self, ring: RingId, load: &Load) {
+        if ring.0 % self.p.producer_warps != self.filling {
+            return;
+        }
         self.note(format!("fill {}", load.name));
         let (state, r) = (self.rings[ring.0 as usize], self.p.rings[ring.0 as usize].clone());
         let empty = self.slot_bar(state.slot, r.empty);
@@ -88,7 +88,7 @@ impl Emitter<'_> {
         }
     }
 
-    fn group_barrier(&mut self) {
+    pub fn group_barrier(&mut self) {
         let id = self.int(IntOp::Add, self.at.consumer, Barrier::Group.id());
         self.push(Kind::BarSync { id: id.into(), threads: 128 });
     }

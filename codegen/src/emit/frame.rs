@@ -16,6 +16,8 @@ pub(crate) enum Barrier {
     Group,
     /// A warpgroup's turn on the tensor core; its index is added.
     Turn,
+    /// All consumer warpgroups.
+    Consumers,
 }
 
 impl Barrier {
@@ -24,6 +26,7 @@ impl Barrier {
             Self::Start => 0,
             Self::Group => 1,
             Self::Turn => 4,
+            Self::Consumers => 7,
         }
     }
 }
@@ -74,7 +77,7 @@ fn thread(e: &mut Emitter<'_>) {
     e.at = Thread { smem, group, consumer, warp, lane, lane_zero, row, col, leader };
 }
 
-fn load_params(e: &mut Emitter<'_>) {
+pub(crate) fn load_params(e: &mut Emitter<'_>) {
     let mut sizes = e.p.runtime.len();
     for (name, kind) in params(e.p) {
         match kind {
@@ -116,7 +119,7 @@ fn barriers(e: &mut Emitter<'_>) {
     }
     if let Some(m) = e.p.mailbox {
         init(e, m.full, 1);
-        init(e, m.empty, warps);
+        init(e, m.empty, warps + e.p.producer_warps - 1);
     }
     e.push(Kind::MbarInitFence);
     e.push(Kind::Label(skip));
@@ -129,7 +132,7 @@ fn init(e: &mut Emitter<'_>, offset: u32, count: u32) {
 }
 
 /// Number of blocks of the grid.
-fn total(e: &mut Emitter<'_>) -> Opd {
+pub(crate) fn total(e: &mut Emitter<'_>) -> Opd {
     e.note("blocks of the grid");
     let mut total = Opd::Int(1);
     for axis in &e.p.grid.axes {
@@ -152,13 +155,40 @@ fn producer(e: &mut Emitter<'_>, total: Opd, done: Label) {
     e.note("producer");
     e.push(Kind::SetMaxNReg { increase: false, count: e.p.producer_registers });
     let p = e.reg(Class::Pred);
-    e.push(Kind::SetpI { cmp: Cmp::Ne, dst: p, a: e.at.warp.into(), b: Opd::Int(0) });
+    e.push(Kind::SetpI { cmp: Cmp::Ge, dst: p, a: e.at.warp.into(), b: e.p.producer_warps.into() });
     e.push_if(p, true, Kind::Bra(done));
     let elected = e.reg(Class::Pred);
     e.push(Kind::Elect { dst: elected });
     e.push_if(elected, false, Kind::Bra(done));
+    for warp in (1..e.p.producer_warps).rev() {
+        let other = e.label();
+        let p = e.reg(Class::Pred);
+        e.push(Kind::SetpI { cmp: Cmp::Ne, dst: p, a: e.at.warp.into(), b: warp.into() });
+        e.push_if(p, true, Kind::Bra(other));
+        following_warp(e, warp, total, done);
+        e.push(Kind::Label(other));
+    }
+    leading_warp(e, total, done);
+}
+
+/// A further producer warp: it is told the blocks like a consumer.
+fn following_warp(e: &mut Emitter<'_>, warp: u32, total: Opd, done: Label) {
+    e.note(format!("producer warp {warp}"));
+    e.filling = warp;
     rings(e, 1);
-    e.cache_policies();
+    let body = e.p.producer.clone();
+    let mail = e.p.mailbox.map(|m| (m, e.mov(Class::B32, Opd::Int(0))));
+    walk(e, total, done, &body, |_, _, _| None::<()>, |e, tile, _| match mail {
+        Some((m, phase)) => receive_alone(e, m, phase, tile),
+        None => stride(e, tile),
+    });
+    e.push(Kind::Bra(done));
+}
+
+/// The producer warp that draws blocks.
+fn leading_warp(e: &mut Emitter<'_>, total: Opd, done: Label) {
+    e.filling = 0;
+    rings(e, 1);
     let body = e.p.producer.clone();
     let mail = e.p.mailbox.map(|m| (m, e.mov(Class::B32, Opd::Int(1))));
     walk(e, total, done, &body, |e, tile, total| {
@@ -231,6 +261,15 @@ fn first_turn(e: &mut Emitter<'_>) {
     e.push_if(p, true, Kind::BarArrive { id: Opd::Int(Barrier::Turn.id()), threads: 256 });
 }
 
+/// As [`receive`], for a role of one lane.
+fn receive_alone(e: &mut Emitter<'_>, m: Mailbox, phase: Reg, tile: Reg) {
+    let (full, word, empty) = (e.smem_at(m.full), e.smem_at(m.word), e.smem_at(m.empty));
+    e.wait_mbar(full, phase.into());
+    e.push(Kind::Int { op: IntOp::Xor, wide: false, dst: phase, a: phase.into(), b: Opd::Int(1) });
+    e.push(Kind::LdShared32 { dst: tile, at: word });
+    e.push(Kind::MbarArrive { at: empty });
+}
+
 fn receive(e: &mut Emitter<'_>, m: Mailbox, phase: Reg, tile: Reg) {
     e.note("receive the next block");
     let (full, word, empty) = (e.smem_at(m.full), e.smem_at(m.word), e.smem_at(m.empty));
@@ -275,7 +314,7 @@ fn walk<T>(
 }
 
 /// Block number to grid coordinates.
-fn decode(e: &mut Emitter<'_>, tile: Reg) {
+pub(crate) fn decode(e: &mut Emitter<'_>, tile: Reg) {
     e.note("coordinates of the block");
     let plan = e.p.grid.clone();
     let counts: Vec<Opd> = plan.axes.iter().map(|a| e.expr(&a.count)).collect();

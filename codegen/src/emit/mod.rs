@@ -7,13 +7,15 @@ mod calc;
 mod copy;
 mod dot;
 mod expr;
-mod frame;
+pub(crate) mod frame;
 mod mask;
 mod stmt;
 mod warp_dot;
 
 use crate::ptx::{Class, FloatFn, FloatOp, Inst, IntOp, Kind, Label, Module, Opd, ParamKind, Reg};
 use crate::role::{RegTileId, RoleProgram};
+
+pub(crate) use dot::half;
 
 /// Selects instructions for a program.
 #[must_use]
@@ -62,6 +64,8 @@ pub(crate) struct Emitter<'p> {
     pub maps: Vec<Reg>,
     pub rings: Vec<RingState>,
     pub at: Thread,
+    /// The producer warp being emitted.
+    pub filling: u32,
 }
 
 /// Where a thread stands; filled in by the frame.
@@ -84,7 +88,7 @@ pub(crate) struct Thread {
 }
 
 impl<'p> Emitter<'p> {
-    fn new(p: &'p RoleProgram) -> Self {
+    pub(crate) fn new(p: &'p RoleProgram) -> Self {
         let zero = Reg { class: Class::B32, number: 0 };
         let pred = Reg { class: Class::Pred, number: 0 };
         let at = Thread { smem: zero, group: zero, consumer: zero, warp: zero, lane: zero, lane_zero: pred, row: zero, col: zero, leader: pred };
@@ -101,6 +105,7 @@ impl<'p> Emitter<'p> {
             maps: vec![],
             rings: vec![],
             at,
+            filling: 0,
         }
     }
 

@@ -36,6 +36,14 @@ impl Emitter<'_> {
             Stmt::WriteGlobal { src, at } => self.write_global(*src, at),
             Stmt::StagingFree => self.staging_free(),
             Stmt::Stage { src, place, tile } => self.stage(*src, *place, *tile),
+            Stmt::StagedVisible => {
+                self.push(Kind::FenceProxyAsync);
+                self.group_barrier();
+            }
+            Stmt::ConsumersMeet => {
+                let id = Opd::Int(Barrier::Consumers.id());
+                self.push(Kind::BarSync { id, threads: 128 * self.p.consumers });
+            }
             Stmt::StoreStaged { map, place, tile, coords, name } => {
                 self.note(format!("store {name}"));
                 self.store_staged(*map, *place, *tile, coords);

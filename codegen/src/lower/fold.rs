@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use dsl::index::Ix;
 use dsl::ir::{CarryKind, Fold, Op, ValueId};
-use dsl::schedule::{Direction, Release, Split};
+use dsl::schedule::{Direction, Placement, Release, Split};
 
 use crate::error::CompileError;
 use crate::plan::{FoldChoice, Staging};
-use crate::role::{Calc, Expr, Src, Stmt, VarId};
+use crate::role::{Calc, Expr, Layout, Src, Stmt, VarId};
 
 use super::trip::{Trip, TripPlan};
 use super::{Lower, calc, mask, stays_partial};
@@ -48,7 +48,7 @@ impl Lower<'_> {
         self.start(f, &choice, &vars, out);
         let pipelined = plan.pipelined();
         // A fixed reference needs a first trip that sets it.
-        let peeled = pipelined || fast.is_some();
+        let peeled = pipelined || fast.is_some() || choice.peel;
         if peeled {
             out.push(Stmt::Note(format!("{}: first trip", f.name)));
             self.trip(&plan, Trip { stages: [true, !pipelined], masked: true, turns: false }, out, late)?;
@@ -83,6 +83,9 @@ impl Lower<'_> {
     /// Registers of the values that cross from one trip to the next.
     fn persist(&mut self, plan: &TripPlan) -> Result<(), CompileError> {
         for id in plan.crossing() {
+            if self.operand_buffers.contains_key(&id) {
+                continue;
+            }
             let layout = self.layout_of(id)?;
             let reg = self.reg(&self.kernel.label(id), layout);
             self.regs.insert(id, reg);
@@ -162,8 +165,21 @@ impl Lower<'_> {
             let already = out.iter().any(|s| matches!(s, Stmt::Acquire { handle, .. } if *handle == self.handles[&load]));
             if !already {
                 out.push(self.acquire(load, 0));
+                self.to_registers(load, out);
             }
         }
+    }
+
+    /// An outer left operand that the schedule puts into registers is read once, and its slot handed back.
+    fn to_registers(&mut self, load: ValueId, out: &mut Vec<Stmt>) {
+        if self.scheduled.choices.operands.get(&load) != Some(&Placement::Registers) {
+            return;
+        }
+        let tile = self.loads[&load].tile;
+        let layout = Layout::Packed { slabs: self.slabs(), cols: tile.cols, dtype: self.kernel.value(load).ty.dtype };
+        let (dst, handle) = (self.reg(&format!("{}.registers", self.kernel.label(load)), layout), self.handles[&load]);
+        self.regs.insert(load, dst);
+        out.push(Stmt::ReadShared { dst, handle, tile });
     }
 
     fn outer(&self, f: &Fold) -> Vec<ValueId> {

@@ -3,7 +3,7 @@
 use dsl::schedule::Persistence;
 
 use crate::error::Refusal;
-use crate::role::{Mailbox, Place, Stmt};
+use crate::role::{Mailbox, OperandA, Place, SmemOperand, Stmt};
 
 use super::{Lower, to_u32};
 
@@ -53,7 +53,15 @@ fn fix_buffers(l: &mut Lower<'_>) {
     let offsets: Vec<u32> = l.program.buffers.iter().map(|b| b.1).collect();
     let mut consumer = std::mem::take(&mut l.program.consumer);
     visit(&mut consumer, &mut |stmt| {
-        if let Stmt::Stage { place: Place::Fixed(n), .. } | Stmt::StoreStaged { place: Place::Fixed(n), .. } = stmt {
+        let place = match stmt {
+            Stmt::Stage { place, .. } | Stmt::StoreStaged { place, .. } => place,
+            Stmt::Issue(dot) => match &mut dot.a {
+                OperandA::Shared(SmemOperand { place, .. }) => place,
+                OperandA::Regs(_) => return,
+            },
+            _ => return,
+        };
+        if let Place::Fixed(n) = place {
             *n = offsets.get(*n as usize).copied().unwrap_or(0);
         }
     });
@@ -63,7 +71,7 @@ fn fix_buffers(l: &mut Lower<'_>) {
 fn visit(stmts: &mut [Stmt], f: &mut dyn FnMut(&mut Stmt)) {
     for stmt in stmts {
         f(stmt);
-        if let Stmt::Loop { body, .. } = stmt {
+        if let Stmt::Loop { body, .. } | Stmt::Repair { body, .. } = stmt {
             visit(body, f);
         }
     }

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dsl::index::{IterId, Ix};
 use dsl::ir::{Access, At, CarryKind, Dim, Op, ReduceOp, Shape, TensorId, ValueId};
+use dsl::schedule::Placement;
 use dsl::{DType, Kernel};
 
 use crate::error::{CompileError, Refusal};
@@ -30,6 +31,7 @@ use crate::target::Target;
 pub fn lower(scheduled: &Scheduled, target: &Target) -> Result<RoleProgram, CompileError> {
     let mut l = Lower::new(scheduled, target);
     l.declare_loads()?;
+    l.declare_operands()?;
     let consumer = l.block()?;
     l.program.producer = producer::project(&consumer);
     l.program.consumer = consumer;
@@ -50,12 +52,14 @@ pub(crate) struct Lower<'a> {
     /// Row sums kept per lane until the fold ends.
     pub partial: BTreeSet<ValueId>,
     pub users: BTreeMap<ValueId, Vec<ValueId>>,
-    /// Staging buffers asked for: tensor, tile per CTA.
+    /// Buffers asked for: name, tile per CTA.
     pub staging: Vec<(String, SmemTile)>,
+    /// Computed operands that live in shared memory: their buffer and tile.
+    pub operand_buffers: BTreeMap<ValueId, (u32, SmemTile)>,
 }
 
 impl<'a> Lower<'a> {
-    fn new(scheduled: &'a Scheduled, target: &'a Target) -> Self {
+    pub(crate) fn new(scheduled: &'a Scheduled, target: &'a Target) -> Self {
         let (kernel, c) = (&scheduled.kernel, &scheduled.choices);
         let mut l = Lower {
             scheduled,
@@ -69,6 +73,7 @@ impl<'a> Lower<'a> {
             partial: BTreeSet::new(),
             users: users(kernel),
             staging: vec![],
+            operand_buffers: BTreeMap::new(),
         };
         for (i, axis) in kernel.grid.iter().enumerate() {
             let var = l.var(&axis.name);
@@ -169,6 +174,21 @@ impl<'a> Lower<'a> {
         Ok(())
     }
 
+    /// Buffers of computed operands that the schedule puts into shared memory.
+    fn declare_operands(&mut self) -> Result<(), CompileError> {
+        for (id, placement) in self.scheduled.choices.operands.clone() {
+            if placement != Placement::Shared || self.loads.contains_key(&id) {
+                continue;
+            }
+            let (rows, cols) = mat(self.kernel, id);
+            let label = self.kernel.label(id);
+            let tile = self.smem_tile(&label, rows, cols, self.kernel.value(id).ty.dtype)?;
+            self.operand_buffers.insert(id, (layout::staging_index(self), tile));
+            self.staging.push((label, tile));
+        }
+        Ok(())
+    }
+
     pub fn smem_tile(&self, label: &str, rows: u32, cols: u32, dtype: DType) -> Result<SmemTile, Refusal> {
         if !dtype.is_16_bit() {
             return Err(Refusal::new(label, format!("a {dtype} tile in shared memory"), "tiles are swizzled for 16-bit operands", "bf16, f16"));
@@ -259,6 +279,7 @@ fn empty_program(s: &Scheduled) -> RoleProgram {
         name: k.name.clone(),
         consumers: c.consumers,
         rows_per_consumer: c.rows_per_consumer,
+        producer_warps: c.producer_warps,
         producer_registers: c.producer_registers,
         consumer_registers: c.consumer_registers,
         runtime: k.runtime.clone(),

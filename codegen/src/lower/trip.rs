@@ -110,7 +110,7 @@ impl TripPlan {
     }
 
     fn stage_of(&self, kernel: &Kernel, id: ValueId, choice: &FoldChoice, known: &BTreeMap<ValueId, u32>) -> u32 {
-        let explicit = kernel.value(id).name.as_ref().and_then(|n| choice.stages.get(n)).copied();
+        let explicit = choice.stages.get(&kernel.label(id)).copied();
         let inherited = kernel.op(id).operands().iter().filter_map(|o| known.get(o)).max().copied();
         explicit.unwrap_or(inherited.unwrap_or(0))
     }
@@ -213,9 +213,23 @@ impl TripPlan {
             }
         }
         edges.extend(self.sum_chains(f)?);
+        self.one_stage_per_load(kernel, f)?;
         for (before, then) in edges {
             if !self.nodes[then].after.contains(&before) {
                 self.nodes[then].after.push(before);
+            }
+        }
+        Ok(())
+    }
+
+    /// A slot is held within one trip: its readers share a stage.
+    fn one_stage_per_load(&self, kernel: &Kernel, f: &Fold) -> Result<(), Refusal> {
+        for load in f.body.iter().filter(|v| matches!(kernel.op(**v), Op::Load { .. })) {
+            let mut readers = self.nodes.iter().filter(|n| matches!(n.work, Work::Dot { .. }) && kernel.op(n.id).operands().contains(load));
+            let Some(first) = readers.next() else { continue };
+            if let Some(other) = readers.find(|n| n.stage != first.stage) {
+                let fact = format!("`{}` is read by `{}` at stage {} too", kernel.label(*load), first.name, first.stage);
+                return Err(Refusal::new(format!("folds.{}.stages.{}", f.name, other.name), other.stage.to_string(), fact, "one stage for all readers of a load"));
             }
         }
         Ok(())
@@ -463,7 +477,17 @@ impl Lower<'_> {
         let exp2 = matches!(self.kernel.op(node.id), Op::Unary(dsl::ir::UnaryOp::Exp2, _)) && matches!(self.kernel.value(node.id).ty.shape, Shape::Mat(..));
         let result = if exp2 && every > 0 { self.exp2_mixed(node.id, every, &mut local, &mut out) } else { self.calc(node.id, s.trip.masked, node.stage, &mut local, &mut out) };
         (s.local, s.out) = (local, out);
-        result
+        result?;
+        self.stage_operand(s, node.id)
+    }
+
+    /// A computed operand that lives in shared memory is written there as soon as it is computed.
+    fn stage_operand(&mut self, s: &mut State<'_>, id: ValueId) -> Result<(), CompileError> {
+        let Some((index, tile)) = self.operand_buffers.get(&id).copied() else { return Ok(()) };
+        let src = self.tile(id, &s.local)?;
+        s.out.push(Stmt::Stage { src, place: Place::Fixed(index), tile });
+        s.out.push(Stmt::StagedVisible);
+        Ok(())
     }
 
     fn exp2_mixed(&mut self, id: ValueId, every: u32, local: &mut Local, out: &mut Vec<Stmt>) -> Result<(), CompileError> {
@@ -517,8 +541,10 @@ impl Lower<'_> {
         let depth = if a.transposed { ar } else { ac };
         self.dot_limits(&node.name, cols, depth)?;
         debug_assert_eq!(rows, self.program.rows_per_consumer * self.program.consumers);
-        let left = if self.loads.contains_key(&a.value) {
+        let left = if self.loads.contains_key(&a.value) && !self.regs.contains_key(&a.value) {
             OperandA::Shared(self.shared_operand(a, a.transposed))
+        } else if let Some(buffer) = self.operand_buffers.get(&a.value) {
+            OperandA::Shared(SmemOperand { place: Place::Fixed(buffer.0), tile: buffer.1, mn_major: false })
         } else if a.transposed {
             return Err(Refusal::new(&node.name, "a transposed left operand in registers", "registers hold the operand as it was computed", "transpose the product, or load the operand").into());
         } else {
@@ -575,7 +601,7 @@ impl Lower<'_> {
     }
 
     /// Emits one calculation.
-    pub(super) fn calc(&mut self, id: ValueId, masked: bool, stage: u32, local: &mut Local, out: &mut Vec<Stmt>) -> Result<(), CompileError> {
+    pub(crate) fn calc(&mut self, id: ValueId, masked: bool, stage: u32, local: &mut Local, out: &mut Vec<Stmt>) -> Result<(), CompileError> {
         let op = self.kernel.op(id).clone();
         let crossing = self.regs.contains_key(&id);
         if let Op::Mask { src, .. } = &op

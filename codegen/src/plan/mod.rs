@@ -1,7 +1,7 @@
 //! Binding: a kernel and a schedule become one [`Scheduled`], every decision made, every refusal with its reason.
 
 mod bind;
-mod defaults;
+pub mod defaults;
 
 use std::collections::BTreeMap;
 
@@ -34,6 +34,8 @@ pub struct FoldChoice {
     pub lazy_threshold: f32,
     pub exp2_polynomial_every: u32,
     pub unroll: u32,
+    /// The first trip is emitted apart even where nothing needs it.
+    pub peel: bool,
 }
 
 /// Where a stored tile is staged.
@@ -97,9 +99,8 @@ pub fn apply(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<Sc
     if !refusals.is_empty() {
         return Err(CompileError::Refused(refusals));
     }
-    let filled = defaults::fill(kernel, schedule, target)?;
-    let bound = bind::tiles(kernel, &filled)?;
-    let choices = choose(&bound, &filled, target)?;
+    let bound = bind::tiles(kernel, schedule)?;
+    let choices = choose(&bound, schedule, target)?;
     Ok(Scheduled { kernel: bound, choices, schedule: schedule.clone(), fixed: BTreeMap::new() })
 }
 
@@ -203,24 +204,23 @@ pub fn row_tile(kernel: &Kernel) -> Result<u32, Refusal> {
 
 fn choose(kernel: &Kernel, s: &Schedule, target: &Target) -> Result<Choices, CompileError> {
     let rows = row_tile(kernel)?;
-    let consumers = s.roles.consumers.unwrap_or(match rows {
-        0..=64 => 1,
-        192 => 3,
-        _ => 2,
-    });
+    let consumers = s.roles.consumers.unwrap_or(default_consumers(rows));
     let roles = roles(rows, consumers, s, target)?;
-    let inner = axis(kernel, s.grid.inner.as_deref()).unwrap_or(0);
-    let descending = kernel.grid.iter().map(|a| s.grid.descending.contains(&a.name)).collect();
+    let uneven = defaults::uneven_axis(kernel);
+    let inner = axis(kernel, s.grid.inner.as_deref()).or(uneven).unwrap_or(0);
+    let given = s.grid != dsl::schedule::Grid::default();
+    let backwards = |i: usize, name: &String| s.grid.descending.contains(name) || (!given && uneven == Some(i));
+    let descending = kernel.grid.iter().enumerate().map(|(i, a)| backwards(i, &a.name)).collect();
     let mut choices = Choices {
         consumers,
         rows_per_consumer: rows / consumers,
         producer_warps: s.roles.producer_warps.unwrap_or(1),
         producer_registers: roles.0,
         consumer_registers: roles.1,
-        persistence: s.grid.persistence.unwrap_or(Persistence::Static),
+        persistence: s.grid.persistence.unwrap_or(if uneven.is_some() { Persistence::Dynamic } else { Persistence::Static }),
         inner,
         descending,
-        section: s.grid.section,
+        section: s.grid.section.or((!given && uneven.is_some()).then_some(defaults::SECTION)),
         loads: BTreeMap::new(),
         folds: BTreeMap::new(),
         stores: BTreeMap::new(),
@@ -229,12 +229,27 @@ fn choose(kernel: &Kernel, s: &Schedule, target: &Target) -> Result<Choices, Com
     loads(kernel, s, &mut choices)?;
     folds(kernel, s, &mut choices)?;
     stores(kernel, s, &mut choices)?;
-    for (name, placement) in &s.operands {
-        if let Some(id) = by_name(kernel, name) {
-            choices.operands.insert(id, *placement);
-        }
-    }
+    operands(kernel, s, &mut choices)?;
     Ok(choices)
+}
+
+/// Where left operands of dots live. Loaded ones default to shared memory, computed ones to registers.
+fn operands(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Refusal> {
+    for (name, placement) in &s.operands {
+        let Some(id) = by_name(kernel, name) else { continue };
+        let key = format!("operands.{name}");
+        let readers: Vec<&Op> = kernel.values.iter().map(|v| &v.op).filter(|o| o.operands().contains(&id)).collect();
+        let left = readers.iter().all(|o| matches!(o, Op::Dot { a, b } if a.value == id && !a.transposed && b.value != id));
+        if readers.is_empty() || !left {
+            return Err(Refusal::new(key, format!("{placement:?}"), "it is not the left operand, as it lies, of every dot that reads it", "left operands of dots"));
+        }
+        let in_fold = kernel.values.iter().any(|v| matches!(&v.op, Op::Fold(f) if f.body.contains(&id)));
+        if choices.loads.contains_key(&id) && *placement == Placement::Registers && in_fold {
+            return Err(Refusal::new(key, "registers", "it is loaded again on every trip", "shared, or a load outside the folds"));
+        }
+        choices.operands.insert(id, *placement);
+    }
+    Ok(())
 }
 
 fn axis(kernel: &Kernel, name: Option<&str>) -> Option<usize> {
@@ -244,6 +259,24 @@ fn axis(kernel: &Kernel, name: Option<&str>) -> Option<usize> {
 fn by_name(kernel: &Kernel, name: &str) -> Option<ValueId> {
     let at = kernel.values.iter().position(|v| v.name.as_deref() == Some(name))?;
     u32::try_from(at).ok().map(ValueId)
+}
+
+/// Consumer warpgroups for a row tile.
+fn default_consumers(rows: u32) -> u32 {
+    match rows {
+        0..=64 => 1,
+        192 => 3,
+        _ => 2,
+    }
+}
+
+/// Producer and consumer registers: the register file of an SM, shared out to its last multiple of 8.
+fn default_registers(consumers: u32) -> (u32, u32) {
+    match consumers {
+        1 => (56, 256),
+        2 => (24, 240),
+        _ => (32, 160),
+    }
 }
 
 /// Registers of the two roles.
@@ -256,16 +289,16 @@ fn roles(rows: u32, consumers: u32, s: &Schedule, target: &Target) -> Result<(u3
         let fact = format!("the row tile is {rows}, shared by {consumers} consumer(s) of {per} rows");
         return Err(Refusal::new("roles", format!("{consumers} consumer(s)"), fact, "a row tile that is consumers x a multiple of 64"));
     }
-    let defaults = match consumers {
-        1 => (56, 256),
-        2 => (24, 240),
-        _ => (32, 160),
-    };
+    let defaults = default_registers(consumers);
     let pair = (s.roles.producer_registers.unwrap_or(defaults.0), s.roles.consumer_registers.unwrap_or(defaults.1));
     for (key, v) in [("roles.producer_registers", pair.0), ("roles.consumer_registers", pair.1)] {
         if !(24..=256).contains(&v) || v % 8 != 0 {
             return Err(Refusal::new(key, v.to_string(), "setmaxnreg takes an immediate in steps of 8 (PTX ISA 9.7.19.5)", "a multiple of 8 in 24..=256"));
         }
+    }
+    let warps = s.roles.producer_warps.unwrap_or(1);
+    if !(1..=4).contains(&warps) {
+        return Err(Refusal::new("roles.producer_warps", warps.to_string(), "the producer is one warpgroup", "1 to 4"));
     }
     // The pool is what the CTA holds at entry: the launch gives each thread the same count, a multiple of 8.
     let threads = 128 * (consumers + 1);
@@ -322,6 +355,7 @@ fn folds(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Com
             lazy_threshold: plan.lazy_threshold.unwrap_or(8.0),
             exp2_polynomial_every: plan.exp2_polynomial_every.unwrap_or(0),
             unroll: plan.unroll.unwrap_or(1),
+            peel: plan.peel.unwrap_or(false),
         };
         if let Some((name, stage)) = choice.stages.iter().find(|(_, s)| **s > 1) {
             return Err(Refusal::new(format!("folds.{}.stages.{name}", f.name), stage.to_string(), "a fold always runs at least one trip, so one trip may be in flight", "0 or 1").into());

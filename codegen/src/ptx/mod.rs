@@ -184,6 +184,8 @@ pub enum Kind {
     ShflFirst { dst: Reg, src: Reg },
     VoteAny { dst: Reg, src: Reg },
     Elect { dst: Reg },
+    /// Barrier of the whole CTA, all warps converged.
+    CtaSync,
     BarSync { id: Opd, threads: u32 },
     BarArrive { id: Opd, threads: u32 },
     MbarInit { at: Mbar, count: u32 },
@@ -207,12 +209,21 @@ pub enum Kind {
     Wgmma { n: u32, half: Half, acc: Vec<Reg>, a: WgmmaA, b: Reg, b_transposed: bool, accumulate: Opd },
     StMatrix { at: Addr, regs: [Reg; 4] },
     LdMatrix { dst: [Reg; 4], at: Addr },
+    /// Each 8 x 8 matrix transposed.
+    LdMatrixTrans { dst: [Reg; 4], at: Addr },
+    /// Copies 16 bytes to shared memory; with `bytes` (0 to 16) only so many, and zeros after them (PTX ISA 9.7.9.25.3.1).
+    CpAsync16 { dst: Addr, src: Addr, bytes: Option<Opd>, l2_prefetch: u32 },
+    CpAsyncCommit,
+    /// Waits until at most `pending` groups of this thread's copies are incomplete.
+    CpAsyncWait { pending: u32 },
     /// `m16n8k16`, f32 accumulation in place (PTX ISA 9.7.14.5).
     MmaSync { half: Half, acc: [Reg; 4], a: [Reg; 4], b: [Reg; 2] },
     LdShared32 { dst: Reg, at: Addr },
     StShared32 { at: Addr, src: Reg },
     LdGlobalF32 { dst: Reg, at: Addr },
     StGlobalF32 { at: Addr, src: Opd },
+    /// The low half of `src`.
+    StGlobal16 { at: Addr, src: Reg },
     StGlobal32 { at: Addr, src: Opd },
     StGlobal64 { at: Addr, src: Opd },
     AtomAdd { dst: Reg, at: Addr, value: Opd },

@@ -125,7 +125,7 @@ fn text(kind: &Kind) -> String {
         Kind::Float { .. } | Kind::Fma { .. } | Kind::FloatFn { .. } | Kind::PackHalf { .. } | Kind::UnpackHalf { .. } => float(kind),
         Kind::SetpI { .. } | Kind::SetpF { .. } | Kind::PredOr { .. } | Kind::SelpF { .. } | Kind::SelpI { .. } => predicate(kind),
         Kind::ShflBfly { .. } | Kind::ShflFirst { .. } | Kind::VoteAny { .. } | Kind::Elect { .. } => warp(kind),
-        Kind::BarSync { .. } | Kind::BarArrive { .. } | Kind::SetMaxNReg { .. } | Kind::FenceProxyAsync | Kind::FenceGlobal => sync(kind),
+        Kind::CtaSync | Kind::BarSync { .. } | Kind::BarArrive { .. } | Kind::SetMaxNReg { .. } | Kind::FenceProxyAsync | Kind::FenceGlobal => sync(kind),
         Kind::MbarInit { .. } | Kind::MbarInitFence | Kind::MbarArrive { .. } | Kind::MbarExpect { .. } | Kind::MbarTryWait { .. } => mbarrier(kind),
         Kind::PrefetchMap { .. } | Kind::TmaLoad { .. } | Kind::TmaStore { .. } | Kind::BulkCommit | Kind::BulkWaitRead { .. } | Kind::BulkWait { .. } => bulk(kind),
         Kind::WgmmaFence | Kind::WgmmaCommit | Kind::WgmmaWait { .. } | Kind::Wgmma { .. } => wgmma(kind),
@@ -252,6 +252,7 @@ fn warp(kind: &Kind) -> String {
 
 fn sync(kind: &Kind) -> String {
     match kind {
+        Kind::CtaSync => "bar.sync 0".into(),
         Kind::BarSync { id, threads } => format!("barrier.sync {}, {threads}", o(*id)),
         Kind::BarArrive { id, threads } => format!("barrier.arrive {}, {threads}", o(*id)),
         Kind::SetMaxNReg { increase, count } => format!("setmaxnreg.{}.sync.aligned.u32 {count}", if *increase { "inc" } else { "dec" }),
@@ -312,6 +313,19 @@ fn wgmma(kind: &Kind) -> String {
     }
 }
 
+fn cp_async(kind: &Kind) -> String {
+    match kind {
+        Kind::CpAsync16 { dst, src, bytes, l2_prefetch } => {
+            let prefetch = if *l2_prefetch == 0 { String::new() } else { format!(".L2::{l2_prefetch}B") };
+            let size = bytes.map_or_else(String::new, |b| format!(", {}", o(b)));
+            format!("cp.async.cg.shared.global{prefetch} {}, {}, 16{size}", addr(*dst), addr(*src))
+        }
+        Kind::CpAsyncCommit => "cp.async.commit_group".into(),
+        Kind::CpAsyncWait { pending } => format!("cp.async.wait_group {pending}"),
+        _ => String::new(),
+    }
+}
+
 fn memory(kind: &Kind) -> String {
     match kind {
         Kind::StMatrix { at, regs } => format!("stmatrix.sync.aligned.m8n8.x4.shared.b16 {}, {{{}}}", addr(*at), list(regs, r)),
@@ -320,10 +334,13 @@ fn memory(kind: &Kind) -> String {
             let (h, c) = (half_name(*half), list(acc, r));
             format!("mma.sync.aligned.m16n8k16.row.col.f32.{h}.{h}.f32 {{{c}}}, {{{}}}, {{{}}}, {{{c}}}", list(a, r), list(b, r))
         }
+        Kind::LdMatrixTrans { dst, at } => format!("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{{}}}, {}", list(dst, r), addr(*at)),
+        Kind::CpAsync16 { .. } | Kind::CpAsyncCommit | Kind::CpAsyncWait { .. } => cp_async(kind),
         Kind::LdShared32 { dst, at } => format!("ld.shared.b32 {}, {}", r(*dst), addr(*at)),
         Kind::StShared32 { at, src } => format!("st.shared.b32 {}, {}", addr(*at), r(*src)),
         Kind::LdGlobalF32 { dst, at } => format!("ld.global.f32 {}, {}", r(*dst), addr(*at)),
         Kind::StGlobalF32 { at, src } => format!("st.global.f32 {}, {}", addr(*at), o(*src)),
+        Kind::StGlobal16 { at, src } => format!("st.global.b16 {}, {}", addr(*at), r(*src)),
         Kind::StGlobal32 { at, src } => format!("st.global.u32 {}, {}", addr(*at), o(*src)),
         Kind::StGlobal64 { at, src } => format!("st.global.u64 {}, {}", addr(*at), o(*src)),
         Kind::AtomAdd { dst, at, value } => format!("atom.global.add.u32 {}, {}, {}", r(*dst), addr(*at), o(*value)),

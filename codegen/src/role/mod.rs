@@ -228,6 +228,10 @@ pub enum Stmt {
     StagingFree,
     /// Writes this warpgroup's rows of a packed tile to shared memory.
     Stage { src: RegTileId, place: Place, tile: SmemTile },
+    /// Makes staged data visible to the tensor core: a proxy fence, then a barrier of the warpgroup.
+    StagedVisible,
+    /// All consumer warpgroups meet: before a slot that they all read is written over.
+    ConsumersMeet,
     /// Makes staged data visible to the copy engine and stores it.
     StoreStaged { map: MapId, place: Place, tile: SmemTile, coords: Vec<Coord>, name: String },
     /// Writes one f32 per row.
@@ -343,6 +347,8 @@ pub struct RoleProgram {
     pub name: String,
     pub consumers: u32,
     pub rows_per_consumer: u32,
+    /// Warps that fill slots: ring `r` is filled by warp `r % producer_warps`, each walking the whole program.
+    pub producer_warps: u32,
     pub producer_registers: u32,
     pub consumer_registers: u32,
     pub runtime: Vec<String>,

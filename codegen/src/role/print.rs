@@ -98,7 +98,7 @@ fn block(p: &RoleProgram, stmts: &[Stmt], depth: usize, out: &mut Vec<String>) {
     let pad = "  ".repeat(depth);
     for stmt in stmts {
         out.push(format!("{pad}{}", statement(p, stmt)));
-        if let Stmt::Loop { body, .. } = stmt {
+        if let Stmt::Loop { body, .. } | Stmt::Repair { body, .. } = stmt {
             block(p, body, depth + 1, out);
             out.push(format!("{pad}}}"));
         }
@@ -124,6 +124,12 @@ pub fn statement(p: &RoleProgram, stmt: &Stmt) -> String {
         Stmt::Calc { dst, calc: c } => format!("{} = {}", tile(p, *dst), calc(p, c)),
         Stmt::ReadShared { dst, handle: h, tile: t } => format!("{} = shared {}.slot{}", tile(p, *dst), handle(p, h.0), smem(*t)),
         Stmt::ReadGlobal { dst, at } => format!("{} = {}", tile(p, *dst), global(p, at)),
+        Stmt::Repair { check, limit, .. } => format!("repair unless {} <= {limit:e} {{", tile(p, *check)),
+        Stmt::WarpDot { acc, a, b, rows, cols, depth, dtype } => {
+            format!("{} = warp dot {} x {} as [{rows}, {cols}, {depth}] {dtype}", tile(p, *acc), operand(p, a), operand(p, b))
+        }
+        Stmt::StagedVisible => "staged visible".to_owned(),
+        Stmt::ConsumersMeet => "consumers meet".to_owned(),
         Stmt::StagingFree => "staging free".to_owned(),
         Stmt::Stage { src, place: at, tile: t } => format!("stage {}{} = {}", place(p, *at), smem(*t), tile(p, *src)),
         Stmt::StoreStaged { map, place: at, tile: t, coords: c, name } => {

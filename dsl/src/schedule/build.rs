@@ -19,7 +19,10 @@ impl Schedule {
     /// An empty schedule for the kernel of that name.
     #[must_use]
     pub fn for_kernel(name: &str) -> Self {
-        Self { kernel: name.to_owned(), ..Self::default() }
+        Self {
+            kernel: name.to_owned(),
+            ..Self::default()
+        }
     }
 
     /// Binds a tile size, in elements.

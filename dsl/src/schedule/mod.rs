@@ -159,6 +159,9 @@ pub struct FoldPlan {
     /// Every n-th `exp2` of the fold is a polynomial on the FMA pipe; 0 is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exp2_polynomial_every: Option<u32>,
+    /// Emits the first trip apart, even where pipelining or the rescale policy does not ask for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peel: Option<bool>,
     /// Trips per loop iteration of the emitted code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unroll: Option<u32>,

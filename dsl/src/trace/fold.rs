@@ -1,6 +1,7 @@
 //! Folds: loops with carried state, plain and rescaled.
 
 use std::ops::Deref;
+use std::rc::Rc;
 
 use super::{Shared, Tile, Trace, here};
 use crate::dtype::DType;
@@ -29,11 +30,27 @@ pub struct FoldTotals {
     site: Site,
 }
 
+/// What stands before the body of a fold.
+struct Head<'a> {
+    name: &'a str,
+    trips: Ix,
+    rescaled: bool,
+    site: Site,
+}
+
+/// A carry about to be declared.
+struct Slot<'a> {
+    name: &'a str,
+    ty: TileType,
+    init: f32,
+    site: &'a Site,
+}
+
 impl Trace {
     /// `for iter in 0..trips`, with sums and carried values declared inside. `trips` must be at least one at run time.
     #[track_caller]
     pub fn fold(&self, name: &str, trips: Ix, body: impl FnOnce(&mut FoldScope, Ix)) -> FoldTotals {
-        self.run_fold(name, trips, false, body, here())
+        self.run_fold(Head { name, trips, rescaled: false, site: here() }, body)
     }
 
     /// A fold with a running reference per row: [`FoldScope::rebase`] raises it, and every sum is kept relative to it.
@@ -42,10 +59,11 @@ impl Trace {
     /// schedule lets the reference move.
     #[track_caller]
     pub fn rescaled_fold(&self, name: &str, trips: Ix, body: impl FnOnce(&mut FoldScope, Ix)) -> FoldTotals {
-        self.run_fold(name, trips, true, body, here())
+        self.run_fold(Head { name, trips, rescaled: true, site: here() }, body)
     }
 
-    fn run_fold(&self, name: &str, trips: Ix, rescaled: bool, body: impl FnOnce(&mut FoldScope, Ix), site: Site) -> FoldTotals {
+    fn run_fold(&self, head: Head<'_>, body: impl FnOnce(&mut FoldScope, Ix)) -> FoldTotals {
+        let Head { name, trips, rescaled, site } = head;
         let iter = {
             let mut g = self.graph.borrow_mut();
             g.blocks.push(vec![]);
@@ -70,7 +88,15 @@ impl Trace {
 }
 
 impl FoldScope {
-    fn declare(&mut self, name: &str, ty: TileType, init: f32, site: &Site, kind: impl FnOnce(ValueId) -> CarryKind) -> ValueId {
+    fn same_kernel(&self, tile: &Tile, site: &Site) {
+        if !Rc::ptr_eq(&self.trace.graph, &tile.graph) {
+            let message = "a value of another kernel is used here; trace each kernel with its own values";
+            self.trace.graph.borrow_mut().error(site.clone(), message);
+        }
+    }
+
+    fn declare(&mut self, slot: Slot<'_>, kind: impl FnOnce(ValueId) -> CarryKind) -> ValueId {
+        let Slot { name, ty, init, site } = slot;
         let mut g = self.trace.graph.borrow_mut();
         if self.carries.iter().any(|c| c.name == name) {
             g.error(site.clone(), format!("the fold already carries `{name}`"));
@@ -96,8 +122,9 @@ impl FoldScope {
         if !self.rescaled || self.carries.iter().any(|c| c.kind == CarryKind::Reference) {
             self.trace.graph.borrow_mut().error(site.clone(), "rebase is legal once, inside rescaled_fold");
         }
+        self.same_kernel(scores, &site);
         let ty = TileType { shape: Shape::Row(rows), dtype: DType::F32 };
-        self.declare("reference", ty, f32::NEG_INFINITY, &site, |_| CarryKind::Reference);
+        self.declare(Slot { name: "reference", ty, init: f32::NEG_INFINITY, site: &site }, |_| CarryKind::Reference);
         let out = TileType { shape: scores.shape(), dtype: DType::F32 };
         let id = self.trace.graph.borrow_mut().emit(Op::Rebase { scores: scores.id }, out, site);
         Tile { graph: self.trace.graph.clone(), id }
@@ -107,9 +134,14 @@ impl FoldScope {
     #[track_caller]
     pub fn accumulate(&mut self, name: &str, contribution: &Tile) {
         let site = here();
-        let ty = TileType { shape: contribution.shape(), dtype: DType::F32 };
+        self.same_kernel(contribution, &site);
+        let (shape, dtype) = (contribution.shape(), contribution.dtype());
+        if dtype != DType::F32 {
+            self.trace.graph.borrow_mut().error(site.clone(), format!("sum `{name}` of a {dtype} tile; sums are f32: cast it first"));
+        }
+        let ty = TileType { shape, dtype: DType::F32 };
         let rescaled = self.carries.iter().any(|c| c.kind == CarryKind::Reference);
-        self.declare(name, ty, 0.0, &site, |_| CarryKind::Sum { contribution: contribution.id, rescaled });
+        self.declare(Slot { name, ty, init: 0.0, site: &site }, |_| CarryKind::Sum { contribution: contribution.id, rescaled });
     }
 
     /// A carried value that starts as `init` everywhere; `next` computes its next value from the current one.
@@ -117,8 +149,14 @@ impl FoldScope {
     pub fn carry(&mut self, name: &str, like: &Tile, init: f32, next: impl FnOnce(&Tile) -> Tile) -> Tile {
         let site = here();
         let ty = TileType { shape: like.shape(), dtype: DType::F32 };
-        let arg = self.declare(name, ty, init, &site, CarryKind::Next);
+        let arg = self.declare(Slot { name, ty, init, site: &site }, CarryKind::Next);
         let next = next(&Tile { graph: self.trace.graph.clone(), id: arg });
+        self.same_kernel(&next, &site);
+        let (shape, dtype) = (next.shape(), next.dtype());
+        if (TileType { shape, dtype }) != ty {
+            let message = format!("`{name}` is carried as {:?} of {}; the next value is {shape:?} of {dtype}", ty.shape, ty.dtype);
+            self.trace.graph.borrow_mut().error(site, message);
+        }
         if let Some(c) = self.carries.last_mut() {
             c.kind = CarryKind::Next(next.id);
         }

@@ -56,6 +56,12 @@ impl Graph {
         id
     }
 
+    fn unique(&mut self, what: &str, name: &str, taken: bool, site: Site) {
+        if taken {
+            self.error(site, format!("two {what} are called `{name}`; names are unique"));
+        }
+    }
+
     pub fn error(&mut self, site: Site, message: impl Into<String>) {
         self.errors.push(TraceError { site, message: message.into() });
     }
@@ -70,10 +76,10 @@ pub(crate) fn here() -> Site {
 }
 
 /// A tensor parameter of the kernel being traced.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct TensorRef {
-    pub(crate) id: TensorId,
-    pub(crate) rank: usize,
+    graph: Shared,
+    id: TensorId,
 }
 
 /// A kernel being traced.
@@ -101,16 +107,22 @@ impl Trace {
 
     /// A size known only at launch: one cubin serves every value.
     #[must_use]
+    #[track_caller]
     pub fn runtime(&self, name: &str) -> Ix {
         let mut g = self.graph.borrow_mut();
+        let taken = g.kernel.runtime.iter().any(|r| r == name);
+        g.unique("runtime sizes", name, taken, here());
         g.kernel.runtime.push(name.to_owned());
         Ix::Runtime(RuntimeId(len(&g.kernel.runtime) - 1))
     }
 
     /// A tile size that the schedule binds.
     #[must_use]
+    #[track_caller]
     pub fn tile(&self, name: &str) -> Extent {
         let mut g = self.graph.borrow_mut();
+        let taken = g.kernel.tiles.iter().any(|t| t.name == name);
+        g.unique("tile sizes", name, taken, here());
         g.kernel.tiles.push(TileParam { name: name.to_owned() });
         Extent::Tile(TileId(len(&g.kernel.tiles) - 1))
     }
@@ -133,6 +145,8 @@ impl Trace {
     fn scalar_param(&self, name: &str, positive: bool) -> Tile {
         let site = here();
         let mut g = self.graph.borrow_mut();
+        let taken = g.kernel.scalars.iter().any(|s| s.name == name);
+        g.unique("scalars", name, taken, site.clone());
         g.kernel.scalars.push(Scalar { name: name.to_owned(), positive });
         let id = ScalarId(len(&g.kernel.scalars) - 1);
         let value = g.emit(Op::Param(id), TileType { shape: Shape::Scalar, dtype: DType::F32 }, site);
@@ -167,22 +181,27 @@ impl Trace {
         let mut out = vec![];
         for dim in dims {
             match dim {
-                Ix::Const(v) => out.push(Dim::Lit(u32::try_from(*v).unwrap_or(0))),
+                Ix::Const(v) => out.push(Dim::Lit(u32::try_from(*v).ok().filter(|v| *v > 0).unwrap_or_else(|| {
+                    g.error(site.clone(), format!("tensor `{name}` has the dimension {v}; a literal dimension is in 1..2^32"));
+                    1
+                }))),
                 Ix::Runtime(r) => out.push(Dim::Runtime(*r)),
                 other => g.error(site.clone(), format!("tensor `{name}` has the dimension {other:?}; a dimension is a literal or a runtime size")),
             }
         }
-        if g.kernel.tensors.iter().any(|t| t.name == name) {
-            g.error(site, format!("two tensors are called `{name}`; names are unique"));
-        }
+        let taken = g.kernel.tensors.iter().any(|t| t.name == name);
+        g.unique("tensors", name, taken, site);
         g.kernel.tensors.push(Tensor { name: name.to_owned(), dtype, dims: out, access });
-        TensorRef { id: TensorId(len(&g.kernel.tensors) - 1), rank: dims.len() }
+        TensorRef { graph: self.graph.clone(), id: TensorId(len(&g.kernel.tensors) - 1) }
     }
 
     /// A grid axis of `count` independent blocks; axes are declared fastest first.
     #[must_use]
+    #[track_caller]
     pub fn grid(&self, name: &str, count: Ix) -> Ix {
         let mut g = self.graph.borrow_mut();
+        let taken = g.kernel.grid.iter().any(|a| a.name == name);
+        g.unique("grid axes", name, taken, here());
         g.kernel.grid.push(Axis { name: name.to_owned(), count });
         Ix::Axis(AxisId(len(&g.kernel.grid) - 1))
     }
@@ -202,10 +221,13 @@ impl Trace {
     #[track_caller]
     fn load_shaped(&self, tensor: &TensorRef, at: Vec<At>, col: bool) -> Tile {
         let site = here();
+        let Tensor { name, dtype, dims, access } = self.held(tensor, &site);
         let mut g = self.graph.borrow_mut();
-        let (name, dtype) = { let t = g.kernel.tensor(tensor.id); (t.name.clone(), t.dtype) };
-        if at.len() != tensor.rank {
-            g.error(site.clone(), format!("load of `{name}` gives {} indices; the tensor has {} dimensions", at.len(), tensor.rank));
+        if access != Access::Read {
+            g.error(site.clone(), format!("load of `{name}`, which is an output; outputs are only written"));
+        }
+        if at.len() != dims.len() {
+            g.error(site.clone(), format!("load of `{name}` gives {} indices; the tensor has {} dimensions", at.len(), dims.len()));
         }
         let spans = spans(&at);
         let shape = match (spans.as_slice(), col) {
@@ -229,22 +251,36 @@ impl Trace {
     #[track_caller]
     pub fn store<const R: usize>(&self, tensor: &TensorRef, at: [At; R], src: &Tile) {
         let site = here();
+        let (Tensor { name, dtype, dims, access }, ty) = (self.held(tensor, &site), src.ty());
         let mut g = self.graph.borrow_mut();
-        let (name, dtype) = { let t = g.kernel.tensor(tensor.id); (t.name.clone(), t.dtype) };
-        let ty = g.kernel.value(src.id).ty;
+        if !Rc::ptr_eq(&self.graph, &src.graph) {
+            g.error(site.clone(), format!("store to `{name}` writes a value of another kernel; trace each kernel with its own values"));
+        }
+        if access != Access::Write {
+            g.error(site.clone(), format!("store to `{name}`, which is an input; inputs are only read"));
+        }
         let spans = spans(&at);
         let fits = match ty.shape {
             Shape::Row(r) => spans == [r],
             Shape::Mat(r, c) => spans == [r, c],
             Shape::Scalar | Shape::Col(_) => false,
         };
-        if !fits || at.len() != tensor.rank {
+        if !fits || at.len() != dims.len() {
             g.error(site.clone(), format!("store to `{name}` writes {:?} at {} indices spanning {spans:?}; spans must match the tile", ty.shape, at.len()));
         }
         if ty.dtype != dtype {
             g.error(site.clone(), format!("store to `{name}` writes {}; the tensor holds {dtype}: cast it", ty.dtype));
         }
         g.emit(Op::Store { tensor: tensor.id, at: at.to_vec(), src: src.id }, ty, site);
+    }
+
+    /// The declaration behind a tensor; one of another kernel is an error, but has a declaration too.
+    fn held(&self, tensor: &TensorRef, site: &Site) -> Tensor {
+        if !Rc::ptr_eq(&self.graph, &tensor.graph) {
+            let message = "a tensor of another kernel is used here; declare it in this kernel";
+            self.graph.borrow_mut().error(site.clone(), message);
+        }
+        tensor.graph.borrow().kernel.tensor(tensor.id).clone()
     }
 
     /// Ends the trace.

@@ -1,6 +1,7 @@
 //! Tile handles: the operators a kernel is written with.
 
 use std::ops::{Add, BitAnd, Div, Mul, Neg, Sub};
+use std::rc::Rc;
 
 use super::{Shared, here};
 use crate::dtype::DType;
@@ -45,9 +46,20 @@ impl Condition {
     #[must_use]
     #[track_caller]
     pub fn select(&self, then: &Tile, otherwise: &Tile) -> Tile {
-        let shape = [&self.lhs, &self.rhs, then, otherwise].iter().fold(Shape::Scalar, |s, t| join(s, t.shape()).unwrap_or(s));
+        let (site, tiles) = (here(), [&self.lhs, &self.rhs, then, otherwise]);
+        let shape = tiles.iter().try_fold(Shape::Scalar, |s, t| join(s, t.shape())).unwrap_or_else(|| {
+            let shapes = tiles.map(|t| format!("{:?}", t.shape())).join(", ");
+            then.error(site.clone(), format!("select over {shapes}; allowed: equal shapes, or a row, column or scalar broadcast over a matrix"));
+            then.shape()
+        });
+        tiles.iter().for_each(|t| then.same_kernel(t, &site));
+        self.lhs.float_only("comparison", site.clone());
+        self.rhs.float_only("comparison", site.clone());
+        if then.dtype() != otherwise.dtype() {
+            then.error(site.clone(), format!("select between {} and {}; the branches must have one element type", then.dtype(), otherwise.dtype()));
+        }
         let op = Op::Select { cmp: self.cmp, lhs: self.lhs.id, rhs: self.rhs.id, then: then.id, otherwise: otherwise.id };
-        then.emit(op, TileType { shape, dtype: then.dtype() }, here())
+        then.emit(op, TileType { shape, dtype: then.dtype() }, site)
     }
 }
 
@@ -68,7 +80,18 @@ impl Tile {
         Tile { graph: self.graph.clone(), id }
     }
 
-    fn ty(&self) -> TileType {
+    fn error(&self, site: Site, message: String) {
+        self.graph.borrow_mut().error(site, message);
+    }
+
+    /// Values of two kernels cannot meet: ids mean something else there.
+    pub(crate) fn same_kernel(&self, other: &Tile, site: &Site) {
+        if !Rc::ptr_eq(&self.graph, &other.graph) {
+            self.error(site.clone(), "a value of another kernel is used here; trace each kernel with its own values".to_owned());
+        }
+    }
+
+    pub(crate) fn ty(&self) -> TileType {
         self.graph.borrow().value(self.id).ty
     }
 
@@ -181,6 +204,7 @@ impl Tile {
             self.graph.borrow_mut().error(site.clone(), message);
             a.shape
         });
+        self.same_kernel(rhs, &site);
         self.float_only(&format!("{op:?}"), site.clone());
         rhs.float_only(&format!("{op:?}"), site.clone());
         self.emit(Op::Binary(op, self.id, rhs.id), TileType { shape, dtype: DType::F32 }, site)
@@ -223,8 +247,9 @@ impl Tile {
     #[must_use]
     #[track_caller]
     pub fn mask(&self, mask: &Mask, fill: f32) -> Tile {
-        if !matches!(self.shape(), Shape::Mat(..)) {
-            self.graph.borrow_mut().error(here(), format!("mask of {:?}; a mask speaks of rows and columns of a matrix", self.shape()));
+        let shape = self.shape();
+        if !matches!(shape, Shape::Mat(..)) {
+            self.error(here(), format!("mask of {shape:?}; a mask speaks of rows and columns of a matrix"));
         }
         self.emit(Op::Mask { src: self.id, mask: mask.clone(), fill }, self.ty(), here())
     }
@@ -261,6 +286,7 @@ impl View {
     pub fn dot(&self, rhs: impl Into<View>) -> Tile {
         let (rhs, site) = (rhs.into(), here());
         let tile = &self.tile;
+        tile.same_kernel(&rhs.tile, &site);
         let error = |m: String| tile.graph.borrow_mut().error(site.clone(), m);
         let shape = match (self.extents(), rhs.extents()) {
             (Some((m, ka)), Some((kb, n))) => {

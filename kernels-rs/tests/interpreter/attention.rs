@@ -6,7 +6,15 @@ use warpwright_kernels::attention::{Spec, forward};
 
 use crate::support::{Problem, assert_close, attention, dense, numbers, tensors};
 
-const BASE: Problem = Problem { batch: 1, q_len: 96, kv_len: 80, heads: 2, kv_heads: 2, head_dim: 64, scale: 0.125 };
+const BASE: Problem = Problem {
+    batch: 1,
+    q_len: 96,
+    kv_len: 80,
+    heads: 2,
+    kv_heads: 2,
+    head_dim: 64,
+    scale: 0.125,
+};
 
 fn inputs(p: Problem, dtype: DType) -> Tensors {
     let kv = [p.batch, p.kv_len, p.kv_heads, p.head_dim];
@@ -15,21 +23,42 @@ fn inputs(p: Problem, dtype: DType) -> Tensors {
 }
 
 fn bindings(p: Problem, tiles: (u32, u32)) -> Bindings {
-    let sizes = [("batch", p.batch), ("q_len", p.q_len), ("kv_len", p.kv_len), ("heads", p.heads), ("kv_heads", p.kv_heads), ("group", p.heads / p.kv_heads)];
-    let bound = sizes.into_iter().fold(Bindings::new(), |b, (name, n)| b.runtime(name, n as i64));
-    bound.tile("q_tile", tiles.0).tile("kv_tile", tiles.1).scalar("scale_log2", p.scale * std::f64::consts::LOG2_E)
+    let sizes = [
+        ("batch", p.batch),
+        ("q_len", p.q_len),
+        ("kv_len", p.kv_len),
+        ("heads", p.heads),
+        ("kv_heads", p.kv_heads),
+        ("group", p.heads / p.kv_heads),
+    ];
+    let bound = sizes
+        .into_iter()
+        .fold(Bindings::new(), |b, (name, n)| b.runtime(name, n as i64));
+    bound
+        .tile("q_tile", tiles.0)
+        .tile("kv_tile", tiles.1)
+        .scalar("scale_log2", p.scale * std::f64::consts::LOG2_E)
 }
 
 fn run(p: Problem, causal: bool, tiles: (u32, u32), interpreter: Interpreter) -> Tensors {
-    let kernel = forward(Spec { dtype: DType::Bf16, head_dim: p.head_dim as u32, causal }).unwrap();
-    interpreter.run(&kernel, &bindings(p, tiles), &inputs(p, DType::Bf16)).unwrap()
+    let kernel = forward(Spec {
+        dtype: DType::Bf16,
+        head_dim: p.head_dim as u32,
+        causal,
+    })
+    .unwrap();
+    interpreter
+        .run(&kernel, &bindings(p, tiles), &inputs(p, DType::Bf16))
+        .unwrap()
 }
 
 /// Runs in exact arithmetic (only inputs, scale and outputs round) and in f32 against the reference.
 fn check(p: Problem, causal: bool, tiles: (u32, u32)) {
     let given = inputs(p, DType::Bf16);
     let seen = |i: usize, j: usize| !causal || j + p.q_len <= i + p.kv_len;
-    let (o, lse) = attention(p, &given["q"], &given["k"], &given["v"], |i, j, s| if seen(i, j) { s } else { f64::NEG_INFINITY });
+    let (o, lse) = attention(p, &given["q"], &given["k"], &given["v"], |i, j, s| {
+        if seen(i, j) { s } else { f64::NEG_INFINITY }
+    });
     let exact = run(p, causal, tiles, Interpreter::new(Precision::F64).ignoring_casts());
     // Half a unit in the last place of bf16, relative to one.
     assert_close("o, exact", exact["o"].data(), &o, 1.0 / 256.0);
@@ -52,31 +81,76 @@ fn causal_with_equal_lengths() {
 
 #[test]
 fn causal_with_more_keys_than_queries() {
-    check(Problem { q_len: 40, kv_len: 100, ..BASE }, true, (32, 32));
+    check(
+        Problem {
+            q_len: 40,
+            kv_len: 100,
+            ..BASE
+        },
+        true,
+        (32, 32),
+    );
 }
 
 #[test]
 fn rows_that_see_no_key_give_zero_and_minus_infinity() {
-    let p = Problem { q_len: 96, kv_len: 80, ..BASE };
+    let p = Problem {
+        q_len: 96,
+        kv_len: 80,
+        ..BASE
+    };
     check(p, true, (32, 16));
     let out = run(p, true, (32, 16), Interpreter::new(Precision::F32));
     for i in 0..16 {
         assert_eq!(out["lse"].get(&[0, 1, i]), Some(f64::NEG_INFINITY), "row {i}");
         assert_eq!(out["o"].get(&[0, i, 1, 5]), Some(0.0), "row {i}");
     }
-    assert!(out["lse"].get(&[0, 1, 16]).unwrap().is_finite(), "row 16 sees the first key");
+    assert!(
+        out["lse"].get(&[0, 1, 16]).unwrap().is_finite(),
+        "row 16 sees the first key"
+    );
 }
 
 #[test]
 fn grouped_heads_share_keys() {
-    check(Problem { batch: 2, q_len: 20, kv_len: 24, heads: 6, kv_heads: 2, head_dim: 16, ..BASE }, true, (8, 8));
+    check(
+        Problem {
+            batch: 2,
+            q_len: 20,
+            kv_len: 24,
+            heads: 6,
+            kv_heads: 2,
+            head_dim: 16,
+            ..BASE
+        },
+        true,
+        (8, 8),
+    );
 }
 
 #[test]
 fn ragged_tails() {
     for (q_len, kv_len) in [(1, 1), (33, 17), (31, 95)] {
-        check(Problem { q_len, kv_len, head_dim: 16, ..BASE }, false, (32, 16));
-        check(Problem { q_len, kv_len, head_dim: 16, ..BASE }, true, (32, 16));
+        check(
+            Problem {
+                q_len,
+                kv_len,
+                head_dim: 16,
+                ..BASE
+            },
+            false,
+            (32, 16),
+        );
+        check(
+            Problem {
+                q_len,
+                kv_len,
+                head_dim: 16,
+                ..BASE
+            },
+            true,
+            (32, 16),
+        );
     }
 }
 
@@ -93,22 +167,57 @@ fn tile_sizes_change_only_rounding() {
 
 #[test]
 fn strided_inputs_read_like_dense_ones() {
-    let p = Problem { q_len: 24, kv_len: 24, head_dim: 16, ..BASE };
-    let kernel = forward(Spec { dtype: DType::Bf16, head_dim: 16, causal: true }).unwrap();
+    let p = Problem {
+        q_len: 24,
+        kv_len: 24,
+        head_dim: 16,
+        ..BASE
+    };
+    let kernel = forward(Spec {
+        dtype: DType::Bf16,
+        head_dim: 16,
+        causal: true,
+    })
+    .unwrap();
     // q, k and v interleaved in one storage `[q_len, 3, heads, head_dim]`.
     let storage = numbers(9, 24 * 3 * 2 * 16);
-    let part = |i: usize| TensorData::strided(DType::Bf16, &[1, 24, 2, 16], &[0, 96, 16, 1], storage[i * 32..].to_vec()).unwrap();
+    let part = |i: usize| {
+        TensorData::strided(
+            DType::Bf16,
+            &[1, 24, 2, 16],
+            &[0, 96, 16, 1],
+            storage[i * 32..].to_vec(),
+        )
+        .unwrap()
+    };
     let copy = |t: &TensorData| {
         let elems = (0..24).flat_map(|r| (0..2).flat_map(move |h| (0..16).map(move |d| [0, r, h, d])));
-        TensorData::dense(DType::Bf16, &[1, 24, 2, 16], elems.map(|i| t.get(&i).unwrap()).collect()).unwrap()
+        TensorData::dense(
+            DType::Bf16,
+            &[1, 24, 2, 16],
+            elems.map(|i| t.get(&i).unwrap()).collect(),
+        )
+        .unwrap()
     };
     let strided = tensors([("q", part(0)), ("k", part(1)), ("v", part(2))]);
     let dense = tensors([("q", copy(&part(0))), ("k", copy(&part(1))), ("v", copy(&part(2)))]);
-    let run = |t: &Tensors| Interpreter::new(Precision::F32).run(&kernel, &bindings(p, (16, 16)), t).unwrap();
+    let run = |t: &Tensors| {
+        Interpreter::new(Precision::F32)
+            .run(&kernel, &bindings(p, (16, 16)), t)
+            .unwrap()
+    };
     assert_eq!(run(&strided), run(&dense));
 }
 
 #[test]
 fn large_scores_do_not_overflow() {
-    check(Problem { scale: 300.0, head_dim: 16, ..BASE }, true, (32, 16));
+    check(
+        Problem {
+            scale: 300.0,
+            head_dim: 16,
+            ..BASE
+        },
+        true,
+        (32, 16),
+    );
 }

@@ -8,20 +8,39 @@ use crate::support::{assert_close, dense, tensors};
 
 fn check(dtype: DType, a_transposed: bool, b_transposed: bool, [m, n, k]: [usize; 3]) {
     let stored = |t: bool, r: usize, c: usize| if t { [c, r] } else { [r, c] };
-    let (a, b) = (dense(dtype, &stored(a_transposed, m, k), 1), dense(dtype, &stored(b_transposed, k, n), 2));
+    let (a, b) = (
+        dense(dtype, &stored(a_transposed, m, k), 1),
+        dense(dtype, &stored(b_transposed, k, n), 2),
+    );
     let mut wanted = vec![0.0; m * n];
     for i in 0..m {
         for j in 0..n {
-            let term = |l: usize| a.get(&stored(a_transposed, i, l)).unwrap() * b.get(&stored(b_transposed, l, j)).unwrap();
+            let term =
+                |l: usize| a.get(&stored(a_transposed, i, l)).unwrap() * b.get(&stored(b_transposed, l, j)).unwrap();
             wanted[i * n + j] = (0..k).map(term).sum();
         }
     }
-    let kernel = gemm(Spec { dtype, a_transposed, b_transposed }).unwrap();
-    let sizes = Bindings::new().runtime("m", m as i64).runtime("n", n as i64).runtime("k", k as i64);
+    let kernel = gemm(Spec {
+        dtype,
+        a_transposed,
+        b_transposed,
+    })
+    .unwrap();
+    let sizes = Bindings::new()
+        .runtime("m", m as i64)
+        .runtime("n", n as i64)
+        .runtime("k", k as i64);
     let bindings = sizes.tile("m_tile", 16).tile("n_tile", 8).tile("k_tile", 32);
     for precision in [Precision::F32, Precision::F64] {
-        let out = Interpreter::new(precision).run(&kernel, &bindings, &tensors([("a", a.clone()), ("b", b.clone())])).unwrap();
-        assert_close(&format!("{a_transposed} {b_transposed} {precision:?}"), out["c"].data(), &wanted, 1.0 / 200.0);
+        let out = Interpreter::new(precision)
+            .run(&kernel, &bindings, &tensors([("a", a.clone()), ("b", b.clone())]))
+            .unwrap();
+        assert_close(
+            &format!("{a_transposed} {b_transposed} {precision:?}"),
+            out["c"].data(),
+            &wanted,
+            1.0 / 200.0,
+        );
     }
 }
 

@@ -6,8 +6,19 @@ use dsl::{DType, Kernel, print, validate};
 use warpwright_kernels::{attention, gemm, row_softmax};
 
 fn kernels() -> Vec<(&'static str, Kernel)> {
-    let forward = |causal| attention::forward(attention::Spec { dtype: DType::Bf16, head_dim: 128, causal }).unwrap();
-    let product = gemm::Spec { dtype: DType::F16, a_transposed: false, b_transposed: true };
+    let forward = |causal| {
+        attention::forward(attention::Spec {
+            dtype: DType::Bf16,
+            head_dim: 128,
+            causal,
+        })
+        .unwrap()
+    };
+    let product = gemm::Spec {
+        dtype: DType::F16,
+        a_transposed: false,
+        b_transposed: true,
+    };
     vec![
         ("attention_full", forward(false)),
         ("attention_causal", forward(true)),
@@ -19,14 +30,19 @@ fn kernels() -> Vec<(&'static str, Kernel)> {
 #[test]
 fn kernels_print_as_recorded() {
     for (name, kernel) in kernels() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/interpreter/goldens").join(format!("{name}.txt"));
+        let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/interpreter/goldens")
+            .join(format!("{name}.txt"));
         let found = print(&kernel);
         if std::env::var_os("UPDATE_GOLDENS").is_some() {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(&path, &found).unwrap();
         }
         let wanted = std::fs::read_to_string(&path).unwrap_or_default();
-        assert!(found == wanted, "{name} prints otherwise than recorded; UPDATE_GOLDENS=1 accepts this:\n{found}");
+        assert!(
+            found == wanted,
+            "{name} prints otherwise than recorded; UPDATE_GOLDENS=1 accepts this:\n{found}"
+        );
     }
 }
 

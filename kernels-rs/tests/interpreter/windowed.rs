@@ -36,9 +36,16 @@ fn windowed(head_dim: u32) -> Result<Kernel, TraceErrors> {
         let seen = col.clone().lt(&len) & col.clone().le(row.clone()) & col.ge(row - &window + Ix::from(1));
         let weights = fold.rebase(&capped.mask(&seen, f32::NEG_INFINITY));
         fold.accumulate("l", &weights.row_sum());
-        fold.accumulate("acc", &weights.cast(DType::Bf16).dot(fold.load(&v, at(&first_col, kv_tile))));
+        fold.accumulate(
+            "acc",
+            &weights.cast(DType::Bf16).dot(fold.load(&v, at(&first_col, kv_tile))),
+        );
     });
-    kernel.store(&o, at(&first_row, q_tile), &(sums.total("acc") / sums.total("l")).cast(DType::Bf16));
+    kernel.store(
+        &o,
+        at(&first_row, q_tile),
+        &(sums.total("acc") / sums.total("l")).cast(DType::Bf16),
+    );
     kernel.finish()
 }
 
@@ -47,15 +54,40 @@ fn matches_the_formula() {
     let (len, heads, head_dim, scale, cap) = (70, 2, 16, 2.0, 5.0);
     let kernel = windowed(16).unwrap();
     let [q, k, v] = [1, 2, 3].map(|seed| dense(DType::Bf16, &[1, len, heads, head_dim], seed));
-    let flat = |t: &dsl::interp::TensorData| dsl::interp::TensorData::dense(DType::Bf16, &[len, heads, head_dim], t.data().to_vec()).unwrap();
+    let flat = |t: &dsl::interp::TensorData| {
+        dsl::interp::TensorData::dense(DType::Bf16, &[len, heads, head_dim], t.data().to_vec()).unwrap()
+    };
     let inputs = tensors([("q", flat(&q)), ("k", flat(&k)), ("v", flat(&v))]);
     for window in [1usize, 7, 24, 500] {
-        let problem = Problem { batch: 1, q_len: len, kv_len: len, heads, kv_heads: heads, head_dim, scale };
-        let score = |i: usize, j: usize, s: f64| if j <= i && j + window > i { cap * (s / cap).tanh() } else { f64::NEG_INFINITY };
+        let problem = Problem {
+            batch: 1,
+            q_len: len,
+            kv_len: len,
+            heads,
+            kv_heads: heads,
+            head_dim,
+            scale,
+        };
+        let score = |i: usize, j: usize, s: f64| {
+            if j <= i && j + window > i {
+                cap * (s / cap).tanh()
+            } else {
+                f64::NEG_INFINITY
+            }
+        };
         let (wanted, _) = attention(problem, &q, &k, &v, score);
-        let bindings = Bindings::new().runtime("len", len as i64).runtime("heads", heads as i64).runtime("window", window as i64);
-        let bindings = bindings.tile("q_tile", 16).tile("kv_tile", 8).scalar("scale_over_cap", scale / cap).scalar("cap_log2", cap * std::f64::consts::LOG2_E);
-        let out = Interpreter::new(Precision::F32).run(&kernel, &bindings, &inputs).unwrap();
+        let bindings = Bindings::new()
+            .runtime("len", len as i64)
+            .runtime("heads", heads as i64)
+            .runtime("window", window as i64);
+        let bindings = bindings
+            .tile("q_tile", 16)
+            .tile("kv_tile", 8)
+            .scalar("scale_over_cap", scale / cap)
+            .scalar("cap_log2", cap * std::f64::consts::LOG2_E);
+        let out = Interpreter::new(Precision::F32)
+            .run(&kernel, &bindings, &inputs)
+            .unwrap();
         assert_close(&format!("window {window}"), out["o"].data(), &wanted, 3.0 / 256.0);
     }
 }

@@ -22,7 +22,11 @@ pub enum Fault {
     #[error("unknown choice `{found}`{}; allowed: {}", closest(.found, .allowed), .allowed.join(", "))]
     UnknownChoice { found: String, allowed: Vec<String> },
     #[error("the kernel has no {what} `{name}`{}; it has: {}", closest(.name, .known), list(.known))]
-    UnknownName { what: &'static str, name: String, known: Vec<String> },
+    UnknownName {
+        what: &'static str,
+        name: String,
+        known: Vec<String>,
+    },
     #[error("the schedule is for kernel `{asked}`; this kernel is `{found}`")]
     OtherKernel { asked: String, found: String },
     #[error("`{event}` is not an event; allowed: `issue X`, `wait X` or a value, where X is a load or dot")]
@@ -73,5 +77,9 @@ fn closest(word: &str, known: &[String]) -> String {
 }
 
 fn list(known: &[String]) -> String {
-    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
+    if known.is_empty() {
+        "none".to_owned()
+    } else {
+        known.join(", ")
+    }
 }

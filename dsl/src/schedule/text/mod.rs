@@ -29,8 +29,16 @@ pub fn parse(text: &str) -> Result<Schedule, TextErrors> {
         Ok(table) => table.into_inner(),
         Err(e) => {
             let line = e.span().map(|span| line_of(text, span.start));
-            let kind = Fault::Syntax { message: e.message().to_owned() };
-            return Err(TextErrors { errors: vec![TextError { path: vec![], line, kind }] });
+            let kind = Fault::Syntax {
+                message: e.message().to_owned(),
+            };
+            return Err(TextErrors {
+                errors: vec![TextError {
+                    path: vec![],
+                    line,
+                    kind,
+                }],
+            });
         }
     };
     let mut errors: Vec<TextError> = vec![];
@@ -42,7 +50,11 @@ pub fn parse(text: &str) -> Result<Schedule, TextErrors> {
         };
         let line = fault.at.map(|offset| line_of(text, offset));
         let path = fault.path.clone();
-        errors.push(TextError { path: fault.path, line, kind: fault.kind });
+        errors.push(TextError {
+            path: fault.path,
+            line,
+            kind: fault.kind,
+        });
         // Taking the faulty entry out lets the rest be read, for its own faults.
         if errors.len() >= MAX_FAULTS || !remove(&mut table, &path) {
             break;
@@ -58,7 +70,9 @@ pub fn parse(text: &str) -> Result<Schedule, TextErrors> {
 /// See [`parse`] and [`check_names`]; names are given with their lines too.
 pub fn parse_for(text: &str, kernel: &Kernel) -> Result<Schedule, TextErrors> {
     let schedule = parse(text)?;
-    let Err(mut found) = check_names(&schedule, kernel) else { return Ok(schedule) };
+    let Err(mut found) = check_names(&schedule, kernel) else {
+        return Ok(schedule);
+    };
     if let Ok(table) = DeTable::parse(text) {
         for error in &mut found.errors {
             error.line = locate(table.get_ref(), &error.path).map(|offset| line_of(text, offset));
@@ -76,7 +90,11 @@ pub fn to_text(schedule: &Schedule) -> Result<String, toml::ser::Error> {
     let mut table = toml::Table::try_from(schedule)?;
     // These sections have no entries of their own accord; an empty heading would say nothing.
     for section in ["roles", "grid", "assembler"] {
-        if table.get(section).and_then(toml::Value::as_table).is_some_and(toml::Table::is_empty) {
+        if table
+            .get(section)
+            .and_then(toml::Value::as_table)
+            .is_some_and(toml::Table::is_empty)
+        {
             table.remove(section);
         }
     }

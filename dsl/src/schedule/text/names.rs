@@ -14,7 +14,11 @@ pub fn check_names(schedule: &Schedule, kernel: &Kernel) -> Result<(), TextError
     let mut check = |path: &[&str], what, name: &str, known: &[String]| {
         if !known.iter().any(|k| k == name) {
             let path = path.iter().map(|p| (*p).to_owned()).collect();
-            let kind = Fault::UnknownName { what, name: name.to_owned(), known: known.to_vec() };
+            let kind = Fault::UnknownName {
+                what,
+                name: name.to_owned(),
+                known: known.to_vec(),
+            };
             errors.push(TextError { path, line: None, kind });
         }
     };
@@ -43,13 +47,31 @@ pub fn check_names(schedule: &Schedule, kernel: &Kernel) -> Result<(), TextError
         check(&["folds", name], "fold", name, &known.folds);
     }
     for (name, plan) in &schedule.folds {
-        errors.extend(fold_named(kernel, name).into_iter().flat_map(|fold| fold_names(kernel, fold, plan)));
+        errors.extend(
+            fold_named(kernel, name)
+                .into_iter()
+                .flat_map(|fold| fold_names(kernel, fold, plan)),
+        );
     }
     if !schedule.kernel.is_empty() && schedule.kernel != kernel.name {
-        let kind = Fault::OtherKernel { asked: schedule.kernel.clone(), found: kernel.name.clone() };
-        errors.insert(0, TextError { path: vec!["kernel".to_owned()], line: None, kind });
+        let kind = Fault::OtherKernel {
+            asked: schedule.kernel.clone(),
+            found: kernel.name.clone(),
+        };
+        errors.insert(
+            0,
+            TextError {
+                path: vec!["kernel".to_owned()],
+                line: None,
+                kind,
+            },
+        );
     }
-    if errors.is_empty() { Ok(()) } else { Err(TextErrors { errors }) }
+    if errors.is_empty() {
+        Ok(())
+    } else {
+        Err(TextErrors { errors })
+    }
 }
 
 /// The values and events that a fold's plan mentions.
@@ -61,7 +83,11 @@ fn fold_names(kernel: &Kernel, fold: &Fold, plan: &FoldPlan) -> Vec<TextError> {
     let inside = named_in(kernel, &fold.body);
     let mut errors = vec![];
     for name in plan.stages.keys().filter(|name| !inside.contains(name)) {
-        let kind = Fault::UnknownName { what: INSIDE, name: name.clone(), known: inside.clone() };
+        let kind = Fault::UnknownName {
+            what: INSIDE,
+            name: name.clone(),
+            known: inside.clone(),
+        };
         errors.push(at("stages", name.clone(), kind));
     }
     for (i, event) in plan.order.iter().enumerate() {
@@ -77,14 +103,24 @@ fn check_event(kernel: &Kernel, fold: &Fold, event: &str) -> Option<Fault> {
     let words: Vec<&str> = event.split_whitespace().collect();
     let is_async = |id: &ValueId| matches!(kernel.op(*id), Op::Load { .. } | Op::Dot { .. });
     let (what, name, ids): (_, _, Vec<ValueId>) = match words[..] {
-        ["issue" | "wait", name] => {
-            ("load or dot in this fold called", name, fold.body.iter().copied().filter(is_async).collect())
-        }
+        ["issue" | "wait", name] => (
+            "load or dot in this fold called",
+            name,
+            fold.body.iter().copied().filter(is_async).collect(),
+        ),
         [name] => (INSIDE, name, fold.body.clone()),
-        _ => return Some(Fault::UnknownEvent { event: event.to_owned() }),
+        _ => {
+            return Some(Fault::UnknownEvent {
+                event: event.to_owned(),
+            });
+        }
     };
     let known = named_in(kernel, &ids);
-    (!known.iter().any(|k| k == name)).then(|| Fault::UnknownName { what, name: name.to_owned(), known })
+    (!known.iter().any(|k| k == name)).then(|| Fault::UnknownName {
+        what,
+        name: name.to_owned(),
+        known,
+    })
 }
 
 struct Known {
@@ -109,7 +145,11 @@ impl Known {
             axes: kernel.grid.iter().map(|a| a.name.clone()).collect(),
             loads: of(&|op| matches!(op, Op::Load { .. })),
             operands: named_in(kernel, &computed_operands(kernel, &live)),
-            folds: live.iter().filter_map(|id| kernel.fold(*id)).map(|f| f.name.clone()).collect(),
+            folds: live
+                .iter()
+                .filter_map(|id| kernel.fold(*id))
+                .map(|f| f.name.clone())
+                .collect(),
             outputs: outputs.map(|t| t.name.clone()).collect(),
         }
     }
@@ -143,5 +183,8 @@ fn named_in(kernel: &Kernel, ids: &[ValueId]) -> Vec<String> {
 }
 
 fn fold_named<'k>(kernel: &'k Kernel, name: &str) -> Option<&'k Fold> {
-    live(kernel).into_iter().filter_map(|id| kernel.fold(id)).find(|f| f.name == name)
+    live(kernel)
+        .into_iter()
+        .filter_map(|id| kernel.fold(id))
+        .find(|f| f.name == name)
 }

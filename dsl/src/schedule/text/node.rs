@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::de::value::BorrowedStrDeserializer;
 use serde::de::{
-    self, DeserializeSeed, Deserializer, EnumAccess, Error as _, Expected, MapAccess, SeqAccess,
-    Unexpected, VariantAccess, Visitor,
+    self, DeserializeSeed, Deserializer, EnumAccess, Error as _, Expected, MapAccess, SeqAccess, Unexpected,
+    VariantAccess, Visitor,
 };
 use toml::Spanned;
 use toml::de::{DeString, DeTable, DeValue};
@@ -23,7 +23,11 @@ pub(super) struct NodeError {
 
 impl NodeError {
     fn new(kind: Fault) -> Self {
-        Self { path: vec![], at: None, kind }
+        Self {
+            path: vec![],
+            at: None,
+            kind,
+        }
     }
 
     fn within(mut self, key: &str, offset: usize) -> Self {
@@ -42,11 +46,16 @@ impl std::error::Error for NodeError {}
 
 impl de::Error for NodeError {
     fn custom<T: fmt::Display>(message: T) -> Self {
-        Self::new(Fault::Other { message: message.to_string() })
+        Self::new(Fault::Other {
+            message: message.to_string(),
+        })
     }
 
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
-        Self::new(Fault::WrongType { found: found.to_string(), expected: expected.to_string() })
+        Self::new(Fault::WrongType {
+            found: found.to_string(),
+            expected: expected.to_string(),
+        })
     }
 
     fn invalid_value(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
@@ -54,11 +63,17 @@ impl de::Error for NodeError {
     }
 
     fn unknown_variant(found: &str, allowed: &'static [&'static str]) -> Self {
-        Self::new(Fault::UnknownChoice { found: found.to_owned(), allowed: owned(allowed) })
+        Self::new(Fault::UnknownChoice {
+            found: found.to_owned(),
+            allowed: owned(allowed),
+        })
     }
 
     fn unknown_field(key: &str, known: &'static [&'static str]) -> Self {
-        Self::new(Fault::UnknownKey { key: key.to_owned(), known: owned(known) })
+        Self::new(Fault::UnknownKey {
+            key: key.to_owned(),
+            known: owned(known),
+        })
     }
 }
 
@@ -85,7 +100,10 @@ impl<'de> Deserializer<'de> for Node<'de> {
     fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, NodeError> {
         let value = match self {
             Node::Table(table) | Node::Value(DeValue::Table(table)) => {
-                return visitor.visit_map(Entries { rest: table.iter(), current: None });
+                return visitor.visit_map(Entries {
+                    rest: table.iter(),
+                    current: None,
+                });
             }
             Node::Value(value) => value,
         };
@@ -94,14 +112,19 @@ impl<'de> Deserializer<'de> for Node<'de> {
             DeValue::Boolean(b) => visitor.visit_bool(*b),
             DeValue::Integer(i) => match i64::from_str_radix(i.as_str(), i.radix()) {
                 Ok(i) => visitor.visit_i64(i),
-                Err(_) => Err(NodeError::invalid_value(Unexpected::Other("an integer beyond 64 bits"), &visitor)),
+                Err(_) => Err(NodeError::invalid_value(
+                    Unexpected::Other("an integer beyond 64 bits"),
+                    &visitor,
+                )),
             },
             DeValue::Float(x) => match x.as_str().parse() {
                 Ok(x) => visitor.visit_f64(x),
                 Err(_) => Err(NodeError::invalid_value(Unexpected::Other("an odd float"), &visitor)),
             },
             DeValue::Datetime(_) => Err(NodeError::invalid_type(Unexpected::Other("a date or time"), &visitor)),
-            DeValue::Array(items) => visitor.visit_seq(Items { rest: items.iter().enumerate() }),
+            DeValue::Array(items) => visitor.visit_seq(Items {
+                rest: items.iter().enumerate(),
+            }),
             DeValue::Table(_) => Err(NodeError::invalid_type(Unexpected::Map, &visitor)),
         }
     }
@@ -155,7 +178,9 @@ impl<'de, I: Iterator<Item = (&'de Key<'de>, &'de Held<'de>)>> MapAccess<'de> fo
         self.current = self.rest.next();
         let Some((key, _)) = self.current else { return Ok(None) };
         let name = BorrowedStrDeserializer::new(key.get_ref());
-        seed.deserialize(name).map(Some).map_err(|e: NodeError| e.within(key.get_ref(), key.span().start))
+        seed.deserialize(name)
+            .map(Some)
+            .map_err(|e: NodeError| e.within(key.get_ref(), key.span().start))
     }
 
     fn next_value_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<S::Value, NodeError> {
@@ -175,7 +200,9 @@ impl<'de, I: Iterator<Item = (usize, &'de Held<'de>)>> SeqAccess<'de> for Items<
     type Error = NodeError;
 
     fn next_element_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, NodeError> {
-        let Some((i, item)) = self.rest.next() else { return Ok(None) };
+        let Some((i, item)) = self.rest.next() else {
+            return Ok(None);
+        };
         let fault = |e: NodeError| e.within(&i.to_string(), item.span().start);
         seed.deserialize(Node::Value(item.get_ref())).map(Some).map_err(fault)
     }

@@ -1,0 +1,90 @@
+//! The checker: every shipped kernel passes under many schedules, and every planted fault is found by its rule.
+
+#[path = "check/faults.rs"]
+mod faults;
+#[path = "check/programs.rs"]
+mod programs;
+
+use std::time::Instant;
+
+use warpwright_codegen::check::{Rule, check};
+use warpwright_codegen::role::print;
+use warpwright_codegen::target::SM_90A;
+
+#[test]
+fn shipped_kernels_pass() {
+    let mut failed = 0;
+    for (name, program) in programs::all() {
+        match check(program, &SM_90A) {
+            Ok(checked) => {
+                println!("{name}: ok, {} registers in tiles", checked.peak_registers());
+                checked.warnings().iter().for_each(|w| println!("  warning: {w}"));
+            }
+            Err(violations) => {
+                failed += 1;
+                println!("{name}: {} violation(s)", violations.len());
+                violations.iter().for_each(|v| println!("  {v}"));
+            }
+        }
+    }
+    assert_eq!(failed, 0, "programs that break a rule");
+}
+
+#[test]
+fn planted_faults_are_found() {
+    let mut missed = vec![];
+    let faults = faults::all();
+    assert!(faults.len() >= 40, "{} faults", faults.len());
+    for fault in &faults {
+        let mut program = programs::named(fault.base);
+        assert!(check(&program, &SM_90A).is_ok(), "{} must pass unmutated", fault.base);
+        let planted = (fault.plant)(&mut program);
+        let found: Vec<Rule> = check(&program, &SM_90A).err().unwrap_or_default().iter().map(|v| v.rule).collect();
+        let ids: Vec<_> = found.iter().map(|r| r.id()).collect();
+        println!("{:<28} {:<62} {}", fault.rule.id(), format!("{} ({})", fault.name, fault.base), ids.join(" "));
+        if !planted || !found.contains(&fault.rule) {
+            missed.push(format!("{} in {}: planted {planted}, found {ids:?}", fault.name, fault.base));
+        }
+    }
+    let unseen: Vec<_> = Rule::ALL.iter().filter(|r| !faults.iter().any(|f| f.rule == **r)).map(|r| r.id()).collect();
+    assert!(unseen.is_empty(), "rules without a fault: {unseen:?}");
+    assert!(missed.is_empty(), "missed:\n{}", missed.join("\n"));
+}
+
+#[test]
+fn a_check_takes_milliseconds() {
+    for name in ["attention 128 causal", "attention 192x80 dynamic", "row softmax", "gemm nn"] {
+        let program = programs::named(name);
+        let runs = 20;
+        let start = Instant::now();
+        for _ in 0..runs {
+            assert!(check(&program, &SM_90A).is_ok());
+        }
+        let each = start.elapsed() / runs;
+        println!("{name}: {each:?} per check");
+        // The goal is 5 ms on an idle machine; a loaded one in a debug build gets more.
+        assert!(each.as_millis() < 100, "{name}: {each:?}");
+    }
+}
+
+#[test]
+fn the_text_form_is_complete_and_deterministic() {
+    let program = programs::named("attention 192x80 dynamic");
+    let text = print::print(&program);
+    assert_eq!(text, print::print(&programs::named("attention 192x80 dynamic")));
+    for part in ["program attention_forward", "grid dynamic", "mailbox", "producer:", "consumer:", "issue s: s#", "loop kv.unmasked"] {
+        assert!(text.contains(part), "no `{part}` in\n{text}");
+    }
+    if std::env::var_os("PRINT_ROLE").is_some() {
+        println!("{text}");
+    }
+}
+
+#[test]
+fn a_violation_says_where_and_what() {
+    let mut program = programs::named("gemm nn");
+    assert!(faults::drop_fence(&mut program));
+    let violations = check(&program, &SM_90A).expect_err("a missing fence");
+    let text = violations[0].to_string();
+    assert!(text.starts_with("fence-missing: consumer / k [") && text.contains("issue ab") && text.contains("required: "), "{text}");
+}

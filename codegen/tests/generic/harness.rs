@@ -1,0 +1,159 @@
+//! Compiles a kernel, runs its PTX on the simulator, and compares every output with the interpreter.
+
+use std::collections::BTreeMap;
+
+use dsl::Kernel;
+use dsl::interp::{Bindings, Interpreter, Precision, TensorData, Tensors};
+use dsl::schedule::Schedule;
+use half::bf16;
+use warpwright_codegen::launch::Param;
+use warpwright_codegen::{Compiled, compile, target};
+use sim::{Arg, Buffer, Device, DeviceConfig, ElemType, LaunchConfig, Module, Swizzle, TensorMapSpec};
+
+/// A schedule from TOML text.
+pub fn schedule(text: &str) -> Schedule {
+    dsl::schedule::text::parse(text).unwrap_or_else(|e| panic!("{e}"))
+}
+
+/// One kernel, schedule and set of inputs.
+pub struct Case {
+    kernel: Kernel,
+    compiled: Compiled,
+    runtime: BTreeMap<String, i64>,
+    scalars: BTreeMap<String, f64>,
+    inputs: Tensors,
+    outputs: Vec<(String, Vec<usize>)>,
+}
+
+impl Case {
+    pub fn new(kernel: &Kernel, schedule: &Schedule) -> Self {
+        let compiled = compile(kernel, schedule, &target::SM_90A).unwrap_or_else(|e| panic!("{e}"));
+        Self { kernel: kernel.clone(), compiled, runtime: BTreeMap::new(), scalars: BTreeMap::new(), inputs: Tensors::new(), outputs: vec![] }
+    }
+
+    pub fn runtime(mut self, name: &str, value: i64) -> Self {
+        self.runtime.insert(name.into(), value);
+        self
+    }
+
+    pub fn scalar(mut self, name: &str, value: f64) -> Self {
+        self.scalars.insert(name.into(), value);
+        self
+    }
+
+    /// Noise of about the given spread, the same on every run.
+    pub fn input(mut self, name: &str, dims: &[usize], spread: f64) -> Self {
+        let tensor = self.kernel.tensors.iter().find(|t| t.name == name).unwrap();
+        let mut state = name.bytes().fold(0x9e37_79b9_7f4a_7c15_u64, |s, b| s.wrapping_mul(31).wrapping_add(u64::from(b)));
+        let mut noise = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 40) as f64 / f64::from(1 << 23) - 1.0
+        };
+        let data = (0..dims.iter().product::<usize>()).map(|_| spread * (noise() + noise() + noise())).collect();
+        self.inputs.insert(name.into(), TensorData::dense(tensor.dtype, dims, data).unwrap());
+        self
+    }
+
+    pub fn output(mut self, name: &str, dims: &[usize]) -> Self {
+        self.outputs.push((name.into(), dims.to_vec()));
+        self
+    }
+
+    /// Runs both and compares: `‖simulated - interpreted‖ <= tolerance * ‖interpreted‖`, no findings, nothing unwritten.
+    pub fn check(self, label: &str, tolerance: f64) {
+        let wanted = self.interpret();
+        for seed in 0..2 {
+            let got = self.simulate(seed);
+            for (name, values) in &got {
+                let (mut error, mut norm) = (0.0, 0.0);
+                for (a, b) in values.iter().zip(wanted[name].data()) {
+                    error += (a - b) * (a - b);
+                    norm += b * b;
+                }
+                let ratio = (error / norm).sqrt();
+                println!("{label} {name} seed {seed}: relative error {ratio:.2e}");
+                assert!(ratio <= tolerance, "{label}: `{name}` is off by {ratio:.2e} (seed {seed})");
+            }
+        }
+    }
+
+    fn interpret(&self) -> Tensors {
+        let mut bindings = Bindings::new();
+        for (name, value) in &self.compiled.scheduled.schedule.tiles {
+            bindings = bindings.tile(name, *value);
+        }
+        for (name, value) in &self.runtime {
+            bindings = bindings.runtime(name, *value);
+        }
+        for (name, value) in &self.scalars {
+            bindings = bindings.scalar(name, *value);
+        }
+        Interpreter::new(Precision::F64).run(&self.kernel, &bindings, &self.inputs).unwrap_or_else(|e| panic!("{e}"))
+    }
+
+    fn simulate(&self, seed: u64) -> BTreeMap<String, Vec<f64>> {
+        let mut device = Device::new(DeviceConfig { seed, sm_count: 3, ..Default::default() });
+        let mut buffers: BTreeMap<String, (Buffer, Vec<usize>)> = BTreeMap::new();
+        for (name, t) in &self.inputs {
+            buffers.insert(name.clone(), (device.upload(&bytes(t)), t.dims().to_vec()));
+        }
+        for (name, dims) in &self.outputs {
+            buffers.insert(name.clone(), (device.alloc(2 * dims.iter().product::<usize>()), dims.clone()));
+        }
+        let args: Vec<Arg> = self.compiled.launch.params.iter().map(|p| self.arg(p, &buffers, &mut device)).collect();
+        let launch = &self.compiled.launch;
+        let grid = u32::try_from(self.blocks().min(3)).unwrap();
+        let module = Module::parse(&self.compiled.ptx.0).unwrap_or_else(|e| panic!("{e}"));
+        let config = LaunchConfig::linear(grid, launch.block[0], launch.shared_bytes);
+        let report = device.launch(&module, &launch.entry, config, &args).unwrap_or_else(|f| panic!("{f}"));
+        assert!(report.findings.is_empty(), "{:#?}", report.findings.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let mut out = BTreeMap::new();
+        for (name, _) in &self.outputs {
+            let buffer = buffers[name].0;
+            assert!(device.unwritten(buffer).unwrap().is_empty(), "`{name}` has unwritten elements");
+            let raw = device.read(buffer).unwrap();
+            out.insert(name.clone(), raw.chunks(2).map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f64()).collect());
+        }
+        out
+    }
+
+    fn blocks(&self) -> i64 {
+        let kernel = &self.compiled.scheduled.kernel;
+        let mut leaf = |ix: &dsl::Ix| if let dsl::Ix::Runtime(r) = ix { self.runtime.get(&kernel.runtime[r.0 as usize]).copied() } else { None };
+        kernel.grid.iter().map(|a| a.count.eval(&mut leaf).unwrap()).product()
+    }
+
+    fn arg(&self, p: &Param, buffers: &BTreeMap<String, (Buffer, Vec<usize>)>, device: &mut Device) -> Arg {
+        match p {
+            Param::TensorMap { tensor, r#box, .. } => {
+                let (buffer, dims) = &buffers[tensor];
+                let mut strides: Vec<u64> = vec![];
+                for i in 1..dims.len() {
+                    strides.push(2 * dims[i..].iter().product::<usize>() as u64);
+                }
+                strides.reverse();
+                let spec = TensorMapSpec {
+                    elem: ElemType::Bf16,
+                    address: buffer.address,
+                    dims: dims.iter().rev().map(|d| *d as u64).collect(),
+                    strides_bytes: strides,
+                    box_dims: r#box.iter().rev().copied().collect(),
+                    swizzle: Swizzle::B128,
+                };
+                device.tensor_map(spec).unwrap_or_else(|e| panic!("{e}"))
+            }
+            Param::Pointer { tensor, .. } => Arg::Buffer(buffers[tensor].0),
+            Param::Stride { tensor, dim, .. } => Arg::U64(buffers[tensor].1[*dim as usize + 1..].iter().product::<usize>() as u64),
+            Param::Size { name } => Arg::U32(u32::try_from(self.runtime[name]).unwrap()),
+            Param::Scalar { name, .. } => Arg::F32(self.scalars[name] as f32),
+            Param::Scratch { bytes, .. } => Arg::Buffer(device.upload(&vec![0; *bytes as usize])),
+        }
+    }
+}
+
+fn bytes(t: &TensorData) -> Vec<u8> {
+    match t.dtype() {
+        dsl::DType::F32 => t.data().iter().flat_map(|x| (*x as f32).to_le_bytes()).collect(),
+        _ => t.data().iter().flat_map(|x| bf16::from_f64(*x).to_le_bytes()).collect(),
+    }
+}

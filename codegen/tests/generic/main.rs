@@ -1,0 +1,9 @@
+//! Kernels that no pass was written for: traced, compiled, simulated, and compared with the interpreter of the tile IR.
+//!
+//! Each kernel is at most 40 lines. The simulator reads the PTX text; the interpreter reads the traced kernel: what they
+//! share is the kernel, and nothing of the code generator.
+
+mod four_dots;
+mod gated_mlp;
+mod harness;
+mod windowed;

@@ -1,0 +1,105 @@
+//! Runs a compiled kernel on the simulated device, by its launch facts alone.
+
+use std::collections::BTreeMap;
+
+use dsl::DType;
+use sim::{Arg, Buffer, Device, DeviceConfig, LaunchConfig, Module};
+use warpwright_codegen::Compiled;
+use warpwright_codegen::launch::Param;
+
+/// A 16-bit matrix with padded rows; the padding holds no number, and nothing follows the last row.
+#[derive(Clone)]
+pub struct Matrix {
+    pub dtype: DType,
+    pub rows: usize,
+    pub cols: usize,
+    pub stride: usize,
+    pub bits: Vec<u16>,
+}
+
+impl Matrix {
+    /// Values between -2 and 2; the stride is the next multiple of 8 elements, or one more such step.
+    pub fn random(dtype: DType, rows: usize, cols: usize, seed: u64) -> Self {
+        let mut out = Self::empty(dtype, rows, cols);
+        let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        for r in 0..rows {
+            for c in 0..cols {
+                state ^= state << 13;
+                state ^= state >> 7;
+                state ^= state << 17;
+                let value = (state >> 40) as f32 / (1u64 << 22) as f32 - 2.0;
+                out.bits[r * out.stride + c] = to_bits(dtype, value);
+            }
+        }
+        out
+    }
+
+    pub fn empty(dtype: DType, rows: usize, cols: usize) -> Self {
+        let stride = cols.next_multiple_of(8) + 8;
+        Self { dtype, rows, cols, stride, bits: vec![0x7fff; (rows - 1) * stride + cols] }
+    }
+
+    pub fn at(&self, r: usize, c: usize) -> f64 {
+        from_bits(self.dtype, self.bits[r * self.stride + c])
+    }
+}
+
+fn to_bits(dtype: DType, v: f32) -> u16 {
+    if dtype == DType::F16 { half::f16::from_f32(v).to_bits() } else { half::bf16::from_f32(v).to_bits() }
+}
+
+fn from_bits(dtype: DType, bits: u16) -> f64 {
+    if dtype == DType::F16 { half::f16::from_bits(bits).to_f64() } else { half::bf16::from_bits(bits).to_f64() }
+}
+
+/// A launch to be made.
+pub struct Run<'a> {
+    pub compiled: &'a Compiled,
+    pub blocks: u32,
+    pub sizes: BTreeMap<&'a str, u32>,
+    pub inputs: Vec<(&'a str, &'a Matrix)>,
+    /// The shape of the one output.
+    pub output: (&'a str, Matrix),
+    pub seed: u64,
+}
+
+/// Launches, and gives the output back; findings, unwritten elements and writes to padding are failures.
+pub fn run(r: &Run<'_>) -> Matrix {
+    let module = Module::parse(&r.compiled.ptx.to_string()).unwrap_or_else(|e| panic!("{e}"));
+    let mut device = Device::new(DeviceConfig { seed: r.seed, sm_count: 2, max_smem_bytes: 166_912, ..DeviceConfig::default() });
+    let (out_name, mut out) = r.output.clone();
+    let mut buffers: BTreeMap<&str, (Buffer, usize)> = BTreeMap::new();
+    for (name, m) in &r.inputs {
+        buffers.insert(name, (device.upload(&bytes_of(&m.bits)), m.stride));
+    }
+    let target = device.alloc(out.bits.len() * 2);
+    buffers.insert(out_name, (target, out.stride));
+    let args: Vec<Arg> = r.compiled.launch.params.iter().map(|p| match p {
+        Param::Pointer { tensor, .. } => Arg::Buffer(buffers[tensor.as_str()].0),
+        Param::Stride { tensor, dim, .. } => Arg::U64(if *dim == 0 { buffers[tensor.as_str()].1 as u64 } else { 1 }),
+        Param::Size { name } => Arg::U32(r.sizes[name.as_str()]),
+        other => panic!("a parameter this target does not have: {other:?}"),
+    }).collect();
+    let facts = &r.compiled.launch;
+    let config = LaunchConfig::linear(r.blocks, facts.block[0], facts.shared_bytes);
+    let report = device.launch(&module, &facts.entry, config, &args).unwrap_or_else(|f| panic!("{:?}", f.all()));
+    assert!(report.findings.is_empty(), "{:?}", report.findings);
+    let padding: Vec<std::ops::Range<usize>> = (0..out.rows - 1).map(|i| (i * out.stride + out.cols) * 2..(i + 1) * out.stride * 2).collect();
+    assert_eq!(device.unwritten(target).unwrap(), padding, "exactly the elements of the tensor are written");
+    // The padding has no value; it is made one so that the rest can be read.
+    let bytes = read_rows(&mut device, target, &padding);
+    out.bits = bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+    out
+}
+
+fn read_rows(device: &mut Device, buffer: Buffer, padding: &[std::ops::Range<usize>]) -> Vec<u8> {
+    for p in padding {
+        let hole = Buffer { address: buffer.address + p.start as u64, bytes: p.len() };
+        device.write(hole, &vec![0; p.len()]).unwrap();
+    }
+    device.read(buffer).unwrap()
+}
+
+fn bytes_of(bits: &[u16]) -> Vec<u8> {
+    bits.iter().flat_map(|b| b.to_le_bytes()).collect()
+}
