@@ -267,6 +267,15 @@ impl Fold {
     }
 }
 
+impl Fold {
+    /// The steps by which sums follow the reference, as schedules name them: `SUM.rescale`.
+    #[must_use]
+    pub fn rescales(&self) -> Vec<String> {
+        let rescaled = self.carries.iter().filter(|c| matches!(c.kind, CarryKind::Sum { rescaled: true, .. }));
+        rescaled.map(|c| format!("{}.rescale", c.name)).collect()
+    }
+}
+
 /// The Rust call that made a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Site {

@@ -35,7 +35,13 @@ fn calc_reads(calc: &Calc, f: &mut dyn FnMut(u32)) {
         Calc::Copy(a) | Calc::Unary(_, a) | Calc::Exp2Mixed { src: a, .. } => src(a),
         Calc::Binary(_, a, b) => [a, b].into_iter().for_each(src),
         Calc::Fma(a, b, c) => [a, b, c].into_iter().for_each(src),
-        Calc::Select { lhs, rhs, then, otherwise, .. } => [lhs, rhs, then, otherwise].into_iter().for_each(src),
+        Calc::Select {
+            lhs,
+            rhs,
+            then,
+            otherwise,
+            ..
+        } => [lhs, rhs, then, otherwise].into_iter().for_each(src),
         Calc::Pack(t) | Calc::Unpack(t) | Calc::QuadSum(t) => f(t.0),
         Calc::Mask { src, .. } | Calc::Reduce { src, .. } => f(src.0),
         Calc::ScaleUnlessOne { factor } => f(factor.0),
@@ -59,7 +65,13 @@ pub(super) fn params(stmt: &Stmt, f: &mut dyn FnMut(u32)) {
         Calc::Copy(a) | Calc::Unary(_, a) | Calc::Exp2Mixed { src: a, .. } => vec![a],
         Calc::Binary(_, a, b) => vec![a, b],
         Calc::Fma(a, b, c) => vec![a, b, c],
-        Calc::Select { lhs, rhs, then, otherwise, .. } => vec![lhs, rhs, then, otherwise],
+        Calc::Select {
+            lhs,
+            rhs,
+            then,
+            otherwise,
+            ..
+        } => vec![lhs, rhs, then, otherwise],
         _ => vec![],
     };
     for s in all {
@@ -75,7 +87,10 @@ pub(super) fn exprs<'s>(stmt: &'s Stmt, f: &mut dyn FnMut(&'s Expr)) {
         Stmt::Set { value, .. } => f(value),
         Stmt::Loop { count, .. } => f(count),
         Stmt::Fill { load, .. } | Stmt::Acquire { load, .. } => coords(&load.coords, f),
-        Stmt::Calc { calc: Calc::Mask { terms, .. }, .. } => terms.iter().for_each(|t| f(&t.base)),
+        Stmt::Calc {
+            calc: Calc::Mask { terms, .. },
+            ..
+        } => terms.iter().for_each(|t| f(&t.base)),
         Stmt::ReadGlobal { at, .. } | Stmt::WriteGlobal { at, .. } => {
             coords(&at.coords, f);
             f(&at.bound);

@@ -16,10 +16,18 @@ struct Set {
 pub(super) fn check(sink: &mut Sink<'_, '_>) {
     let flat = sink.flat;
     let p = flat.program;
-    let mut start = Set { vars: vec![false; p.vars.len()], tiles: vec![false; p.tiles.len()] };
+    let mut start = Set {
+        vars: vec![false; p.vars.len()],
+        tiles: vec![false; p.tiles.len()],
+    };
     for axis in &p.grid.axes {
         access::vars(&axis.count, &mut |v| {
-            sink.fail(Rule::VarUnset, At::Item(&axis.name), "a count of runtime sizes", format!("`{}`, which is set per block", p.vars[v.0 as usize]));
+            sink.fail(
+                Rule::VarUnset,
+                At::Item(&axis.name),
+                "a count of runtime sizes",
+                format!("`{}`, which is set per block", p.vars[v.0 as usize]),
+            );
         });
         start.vars[axis.var.0 as usize] = true;
     }
@@ -44,14 +52,26 @@ fn walk(sink: &mut Sink<'_, '_>, body: &[Node], set: &mut Set) {
 fn statement(sink: &mut Sink<'_, '_>, site: u32, set: &mut Set) {
     let p = sink.flat.program;
     let stmt = sink.flat.sites[site as usize].stmt;
-    access::exprs(stmt, &mut |e| access::vars(e, &mut |v| {
-        if !set.vars[v.0 as usize] {
-            sink.fail(Rule::VarUnset, At::Site(site), "variables that are set on every path", format!("`{}` unset", p.vars[v.0 as usize]));
-        }
-    }));
+    access::exprs(stmt, &mut |e| {
+        access::vars(e, &mut |v| {
+            if !set.vars[v.0 as usize] {
+                sink.fail(
+                    Rule::VarUnset,
+                    At::Site(site),
+                    "variables that are set on every path",
+                    format!("`{}` unset", p.vars[v.0 as usize]),
+                );
+            }
+        })
+    });
     access::reads(stmt, &mut |t| {
         if !set.tiles[t as usize] {
-            sink.fail(Rule::TileUnset, At::Site(site), "register tiles that are written on every path", format!("`{}#{t}` unwritten", p.tiles[t as usize].name));
+            sink.fail(
+                Rule::TileUnset,
+                At::Site(site),
+                "register tiles that are written on every path",
+                format!("`{}#{t}` unwritten", p.tiles[t as usize].name),
+            );
         }
     });
     if let Some(t) = access::written(stmt) {

@@ -16,18 +16,42 @@ pub(super) fn check(sink: &mut Sink<'_, '_>, target: &Target) {
             registers(sink, site, d);
             let rows = flat.program.rows_per_consumer * flat.program.consumers;
             if let OperandA::Shared(o) = &d.a {
-                operand(sink, site, d, o, rows, "left");
+                operand(sink, site, d, o, ("left", rows));
             }
-            operand(sink, site, d, &d.b, d.cols, "right");
+            operand(sink, site, d, &d.b, ("right", d.cols));
         }
-        if let Stmt::WarpDot { acc, a, b, rows, cols, depth, dtype } = stmt {
-            let like = Dot { name: String::new(), acc: *acc, a: OperandA::Shared(*a), b: *b, rows: *rows, cols: *cols, depth: *depth, dtype: *dtype, accumulate: false };
+        if let Stmt::WarpDot {
+            acc,
+            a,
+            b,
+            rows,
+            cols,
+            depth,
+            dtype,
+        } = stmt
+        {
+            let like = Dot {
+                name: String::new(),
+                acc: *acc,
+                a: OperandA::Shared(*a),
+                b: *b,
+                rows: *rows,
+                cols: *cols,
+                depth: *depth,
+                dtype: *dtype,
+                accumulate: false,
+            };
             warp_dot(sink, site, &like, a, target);
         }
         if let Stmt::ReadShared { handle, tile, .. } = stmt {
             loaded_as(sink, site, Place::Slot(*handle), *tile);
         }
-        if let Stmt::Stage { place: Place::Slot(h), tile, .. } = stmt {
+        if let Stmt::Stage {
+            place: Place::Slot(h),
+            tile,
+            ..
+        } = stmt
+        {
             loaded_as(sink, site, Place::Slot(*h), *tile);
         }
     }
@@ -37,28 +61,48 @@ pub(super) fn check(sink: &mut Sink<'_, '_>, target: &Target) {
 fn warp_dot(sink: &mut Sink<'_, '_>, site: u32, d: &Dot, a: &SmemOperand, target: &Target) {
     shape(sink, site, d, target);
     if !d.cols.is_multiple_of(16) {
-        sink.fail(Rule::MmaShape, At::Site(site), "columns in steps of 16", d.cols.to_string());
+        sink.fail(
+            Rule::MmaShape,
+            At::Site(site),
+            "columns in steps of 16",
+            d.cols.to_string(),
+        );
     }
     if a.mn_major || d.b.mn_major {
-        sink.fail(Rule::OperandExtent, At::Site(site), "K-major operands", "an MN-major one");
+        sink.fail(
+            Rule::OperandExtent,
+            At::Site(site),
+            "K-major operands",
+            "an MN-major one",
+        );
     }
     registers(sink, site, d);
     let rows = sink.flat.program.rows_per_consumer * sink.flat.program.consumers;
-    operand(sink, site, d, a, rows, "left");
-    operand(sink, site, d, &d.b, d.cols, "right");
+    operand(sink, site, d, a, ("left", rows));
+    operand(sink, site, d, &d.b, ("right", d.cols));
 }
 
 fn shape(sink: &mut Sink<'_, '_>, site: u32, d: &Dot, target: &Target) {
     let p = sink.flat.program;
     let at = At::Site(site);
     if d.cols == 0 || !d.cols.is_multiple_of(8) || d.cols > target.mma_n {
-        sink.fail(Rule::MmaShape, at, format!("N in steps of 8 up to {}", target.mma_n), format!("N = {}", d.cols));
+        sink.fail(
+            Rule::MmaShape,
+            at,
+            format!("N in steps of 8 up to {}", target.mma_n),
+            format!("N = {}", d.cols),
+        );
     }
     // A second report of the same rule for one statement would be dropped, so the rest is one report.
     else if d.depth == 0 || !d.depth.is_multiple_of(16) {
         sink.fail(Rule::MmaShape, at, "K in steps of 16", format!("K = {}", d.depth));
     } else if d.rows == 0 || !d.rows.is_multiple_of(64) || d.rows != p.rows_per_consumer {
-        sink.fail(Rule::MmaShape, at, format!("the {} rows of a warpgroup, in steps of 64", p.rows_per_consumer), format!("{} rows", d.rows));
+        sink.fail(
+            Rule::MmaShape,
+            at,
+            format!("the {} rows of a warpgroup, in steps of 64", p.rows_per_consumer),
+            format!("{} rows", d.rows),
+        );
     } else if !d.dtype.is_16_bit() {
         sink.fail(Rule::MmaShape, at, "16-bit operands", d.dtype.to_string());
     }
@@ -73,22 +117,49 @@ fn registers(sink: &mut Sink<'_, '_>, site: u32, d: &Dot) {
         sink.fail(Rule::AccumulatorLayout, at, format!("{want:?}"), format!("{acc:?}"));
     }
     if let OperandA::Regs(a) = d.a {
-        let (have, want) = (p.tiles[a.0 as usize].layout, Layout::Packed { slabs, cols: d.depth, dtype: d.dtype });
+        let (have, want) = (
+            p.tiles[a.0 as usize].layout,
+            Layout::Packed {
+                slabs,
+                cols: d.depth,
+                dtype: d.dtype,
+            },
+        );
         if have != want {
             sink.fail(Rule::OperandLayout, at, format!("{want:?}"), format!("{have:?}"));
         }
     }
 }
 
-fn operand(sink: &mut Sink<'_, '_>, site: u32, d: &Dot, o: &SmemOperand, outer: u32, side: &str) {
+fn operand(sink: &mut Sink<'_, '_>, site: u32, d: &Dot, o: &SmemOperand, (side, outer): (&str, u32)) {
     let at = At::Site(site);
-    let want = if o.mn_major { SmemTile { rows: d.depth, cols: outer } } else { SmemTile { rows: outer, cols: d.depth } };
+    let want = if o.mn_major {
+        SmemTile {
+            rows: d.depth,
+            cols: outer,
+        }
+    } else {
+        SmemTile {
+            rows: outer,
+            cols: d.depth,
+        }
+    };
     if o.tile != want {
         let major = if o.mn_major { "MN-major" } else { "K-major" };
-        sink.fail(Rule::OperandExtent, at, format!("a {major} {side} operand of [{}, {}]", want.rows, want.cols), format!("[{}, {}]", o.tile.rows, o.tile.cols));
+        sink.fail(
+            Rule::OperandExtent,
+            at,
+            format!("a {major} {side} operand of [{}, {}]", want.rows, want.cols),
+            format!("[{}, {}]", o.tile.rows, o.tile.cols),
+        );
     }
     if o.mn_major && !d.dtype.is_16_bit() {
-        sink.fail(Rule::OperandExtent, at, "16-bit types when MN-major", d.dtype.to_string());
+        sink.fail(
+            Rule::OperandExtent,
+            at,
+            "16-bit types when MN-major",
+            d.dtype.to_string(),
+        );
     }
     reach(sink, site, o);
     loaded_as(sink, site, o.place, o.tile);
@@ -105,7 +176,12 @@ fn reach(sink: &mut Sink<'_, '_>, site: u32, o: &SmemOperand) {
         }
     };
     if end > DESCRIPTOR_REACH {
-        sink.fail(Rule::DescriptorRange, At::Site(site), format!("addresses below {DESCRIPTOR_REACH}"), format!("an operand that ends at {end}"));
+        sink.fail(
+            Rule::DescriptorRange,
+            At::Site(site),
+            format!("addresses below {DESCRIPTOR_REACH}"),
+            format!("an operand that ends at {end}"),
+        );
     }
 }
 
@@ -115,7 +191,12 @@ fn loaded_as(sink: &mut Sink<'_, '_>, site: u32, place: Place, tile: SmemTile) {
     let Place::Slot(h) = place else {
         let staged = |s: &Stmt| matches!(s, Stmt::Stage { place: p, tile: t, .. } if *p == place && *t == tile);
         if !flat.all().any(|(_, s)| staged(s)) {
-            sink.fail(Rule::OperandPlace, At::Site(site), format!("a buffer staged with [{}, {}]", tile.rows, tile.cols), format!("{place:?}"));
+            sink.fail(
+                Rule::OperandPlace,
+                At::Site(site),
+                format!("a buffer staged with [{}, {}]", tile.rows, tile.cols),
+                format!("{place:?}"),
+            );
         }
         return;
     };
@@ -125,7 +206,12 @@ fn loaded_as(sink: &mut Sink<'_, '_>, site: u32, place: Place, tile: SmemTile) {
             && load.tile != tile
         {
             let required = format!("[{}, {}], as `{}` is loaded", load.tile.rows, load.tile.cols, load.name);
-            return sink.fail(Rule::OperandPlace, At::Site(site), required, format!("[{}, {}]", tile.rows, tile.cols));
+            return sink.fail(
+                Rule::OperandPlace,
+                At::Site(site),
+                required,
+                format!("[{}, {}]", tile.rows, tile.cols),
+            );
         }
     }
 }
@@ -139,7 +225,12 @@ fn element_type(sink: &mut Sink<'_, '_>, site: u32, d: &Dot, place: Place) {
         {
             let have = p.tensors[p.maps[load.map.0 as usize].tensor as usize].dtype;
             if have != d.dtype {
-                sink.fail(Rule::TensorAccess, At::Site(site), format!("operands of {}", d.dtype), format!("`{}` of {have}", load.name));
+                sink.fail(
+                    Rule::TensorAccess,
+                    At::Site(site),
+                    format!("operands of {}", d.dtype),
+                    format!("`{}` of {have}", load.name),
+                );
             }
         }
     }

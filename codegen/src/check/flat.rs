@@ -8,14 +8,23 @@ pub(super) struct Site<'p> {
     pub producer: bool,
     pub loops: Vec<&'p str>,
     pub index: usize,
+    /// Inside the body of a repair.
+    pub repair: bool,
 }
 
 /// A body: statements by site, loops with a key that both roles share.
 pub(super) enum Node {
     Leaf(u32),
     /// Run by some warps of a warpgroup and not by others.
-    Repair { site: u32, body: Vec<Node> },
-    Loop { site: u32, key: u32, body: Vec<Node> },
+    Repair {
+        site: u32,
+        body: Vec<Node>,
+    },
+    Loop {
+        site: u32,
+        key: u32,
+        body: Vec<Node>,
+    },
 }
 
 pub(super) struct Flat<'p> {
@@ -35,16 +44,30 @@ struct Numbering<'p> {
     known: Vec<(&'p str, u32)>,
     seen: Vec<(&'p str, u32)>,
     depth: usize,
+    repair: bool,
 }
 
 impl<'p> Flat<'p> {
     pub fn new(program: &'p RoleProgram) -> Self {
-        let mut n = Numbering { sites: vec![], known: vec![], seen: vec![], depth: 0 };
+        let mut n = Numbering {
+            sites: vec![],
+            known: vec![],
+            seen: vec![],
+            depth: 0,
+            repair: false,
+        };
         let consumer = n.body(&program.consumer, false, &mut vec![]);
         n.seen.clear();
         let producer = n.body(&program.producer, true, &mut vec![]);
         let keys = small(n.known.len());
-        Self { program, sites: n.sites, producer, consumer, keys, depth: n.depth }
+        Self {
+            program,
+            sites: n.sites,
+            producer,
+            consumer,
+            keys,
+            depth: n.depth,
+        }
     }
 
     /// Every statement with its site.
@@ -59,7 +82,13 @@ impl<'p> Numbering<'p> {
         let mut out = vec![];
         for (index, stmt) in stmts.iter().enumerate() {
             let site = small(self.sites.len());
-            self.sites.push(Site { stmt, producer, loops: loops.clone(), index });
+            self.sites.push(Site {
+                stmt,
+                producer,
+                loops: loops.clone(),
+                index,
+                repair: self.repair,
+            });
             out.push(match stmt {
                 Stmt::Loop { name, body, .. } => {
                     let key = self.key(name);
@@ -69,9 +98,9 @@ impl<'p> Numbering<'p> {
                     Node::Loop { site, key, body }
                 }
                 Stmt::Repair { body, .. } => {
-                    loops.push("repair");
+                    self.repair = true;
                     let body = self.body(body, producer, loops);
-                    loops.pop();
+                    self.repair = false;
                     Node::Repair { site, body }
                 }
                 _ => Node::Leaf(site),

@@ -95,7 +95,12 @@ impl Warp {
                 let h = handle.0 as usize;
                 if let Some(before) = self.held[h].replace(site) {
                     let found = format!("the slot of `{}` still held", sink.text(before));
-                    sink.fail(Rule::SlotNotReleased, At::Site(site), "a handle that holds no slot", found);
+                    sink.fail(
+                        Rule::SlotNotReleased,
+                        At::Site(site),
+                        "a handle that holds no slot",
+                        found,
+                    );
                 }
                 self.staged_over[h] = false;
             }
@@ -105,17 +110,32 @@ impl Warp {
             Stmt::Repair { .. } => {
                 self.ordinary(sink, site, stmt);
                 if let Some(g) = self.groups.first() {
-                    sink.fail(Rule::RepairInFlight, At::Site(site), "a wait for every group", format!("`{}` in flight", sink.text(g.site)));
+                    sink.fail(
+                        Rule::RepairInFlight,
+                        At::Site(site),
+                        "a wait for every group",
+                        format!("`{}` in flight", sink.text(g.site)),
+                    );
                 }
             }
             Stmt::TurnWait => {
                 if self.turn.replace(site).is_some() {
-                    sink.fail(Rule::TurnBalance, At::Site(site), "a turn to wait for", "this warpgroup already has the turn");
+                    sink.fail(
+                        Rule::TurnBalance,
+                        At::Site(site),
+                        "a turn to wait for",
+                        "this warpgroup already has the turn",
+                    );
                 }
             }
             Stmt::TurnPass => {
                 if self.turn.take().is_none() {
-                    sink.fail(Rule::TurnBalance, At::Site(site), "a turn to pass", "this warpgroup does not have it");
+                    sink.fail(
+                        Rule::TurnBalance,
+                        At::Site(site),
+                        "a turn to pass",
+                        "this warpgroup does not have it",
+                    );
                 }
             }
             _ => {
@@ -131,7 +151,12 @@ impl Warp {
             self.touch(sink, site, t);
             if self.partial[t as usize] {
                 let required = "a full wait before reading an accumulator issued in an earlier trip";
-                sink.fail(Rule::PartialWaitAcrossBackEdge, At::Site(site), required, format!("`{}` after a partial wait", name(sink, t)));
+                sink.fail(
+                    Rule::PartialWaitAcrossBackEdge,
+                    At::Site(site),
+                    required,
+                    format!("`{}` after a partial wait", name(sink, t)),
+                );
             }
         });
         if let Some(t) = access::written(stmt) {
@@ -149,7 +174,11 @@ impl Warp {
             } else {
                 continue;
             };
-            let found = format!("`{}`, {what} of `{}`, still in flight", name(sink, t), sink.text(g.site));
+            let found = format!(
+                "`{}`, {what} of `{}`, still in flight",
+                name(sink, t),
+                sink.text(g.site)
+            );
             sink.fail(rule, At::Site(site), "a wait that retires the group first", found);
         }
         self.touched[t as usize] = true;
@@ -158,17 +187,33 @@ impl Warp {
     fn memory(&mut self, sink: &mut Sink<'_, '_>, site: u32, stmt: &Stmt) {
         match stmt {
             Stmt::ReadShared { handle, .. } => self.use_slot(sink, site, *handle),
-            Stmt::WarpDot { a, b, .. } => [a.place, b.place].into_iter().for_each(|p| self.read_place(sink, site, p)),
+            Stmt::WarpDot { a, b, .. } => [a.place, b.place]
+                .into_iter()
+                .for_each(|p| self.read_place(sink, site, p)),
             Stmt::Stage { place, tile, .. } => self.stage(sink, site, *place, *tile),
             Stmt::StoreStaged { place, tile, .. } => {
-                match self.staged.iter_mut().find(|s| s.place == *place && s.tile == *tile && !s.stored) {
+                match self
+                    .staged
+                    .iter_mut()
+                    .find(|s| s.place == *place && s.tile == *tile && !s.stored)
+                {
                     Some(s) => s.stored = true,
-                    None => sink.fail(Rule::StoreWithoutStage, At::Site(site), "a tile staged there, of that shape, not stored yet", "none"),
+                    None => sink.fail(
+                        Rule::StoreWithoutStage,
+                        At::Site(site),
+                        "a tile staged there, of that shape, not stored yet",
+                        "none",
+                    ),
                 }
                 if let Place::Slot(h) = place
                     && self.held[h.0 as usize].is_none()
                 {
-                    sink.fail(Rule::SlotUnheld, At::Site(site), "a held slot", "a slot that was released or never acquired");
+                    sink.fail(
+                        Rule::SlotUnheld,
+                        At::Site(site),
+                        "a held slot",
+                        "a slot that was released or never acquired",
+                    );
                 }
                 self.stores.push(*place);
             }
@@ -183,8 +228,18 @@ impl Warp {
         }
         match self.staged.iter_mut().find(|s| s.place == place) {
             Some(s) if s.visible => s.read = true,
-            Some(_) => sink.fail(Rule::StagedNotVisible, At::Site(site), "`staged visible` between the stage and the dot", "none"),
-            None => sink.fail(Rule::StagedNotVisible, At::Site(site), "a tile staged there in this block", "none"),
+            Some(_) => sink.fail(
+                Rule::StagedNotVisible,
+                At::Site(site),
+                "`staged visible` between the stage and the dot",
+                "none",
+            ),
+            None => sink.fail(
+                Rule::StagedNotVisible,
+                At::Site(site),
+                "a tile staged there in this block",
+                "none",
+            ),
         }
     }
 
@@ -192,10 +247,20 @@ impl Warp {
     fn use_slot(&mut self, sink: &mut Sink<'_, '_>, site: u32, h: HandleId) {
         let slot = &sink.flat.program.handles[h.0 as usize].0;
         if self.held[h.0 as usize].is_none() {
-            sink.fail(Rule::SlotUnheld, At::Site(site), "a held slot", format!("the slot of `{slot}` was released or never acquired"));
+            sink.fail(
+                Rule::SlotUnheld,
+                At::Site(site),
+                "a held slot",
+                format!("the slot of `{slot}` was released or never acquired"),
+            );
         }
         if self.staged_over[h.0 as usize] {
-            sink.fail(Rule::ReadAfterStage, At::Site(site), "the tile that was loaded", format!("the slot of `{slot}` was staged over"));
+            sink.fail(
+                Rule::ReadAfterStage,
+                At::Site(site),
+                "the tile that was loaded",
+                format!("the slot of `{slot}` was staged over"),
+            );
         }
     }
 
@@ -203,32 +268,74 @@ impl Warp {
         if let Place::Slot(h) = place {
             let slot = &sink.flat.program.handles[h.0 as usize].0;
             if self.held[h.0 as usize].is_none() {
-                sink.fail(Rule::SlotUnheld, At::Site(site), "a held slot to stage over", format!("the slot of `{slot}` was released or never acquired"));
+                sink.fail(
+                    Rule::SlotUnheld,
+                    At::Site(site),
+                    "a held slot to stage over",
+                    format!("the slot of `{slot}` was released or never acquired"),
+                );
             }
             self.staged_over[h.0 as usize] = true;
         }
         if let Some(g) = self.groups.iter().find(|g| g.places.contains(&Some(place))) {
-            sink.fail(Rule::StageWhileRead, At::Site(site), "a wait for the readers of the place", format!("`{}` in flight", sink.text(g.site)));
+            sink.fail(
+                Rule::StageWhileRead,
+                At::Site(site),
+                "a wait for the readers of the place",
+                format!("`{}` in flight", sink.text(g.site)),
+            );
         }
         if self.staged.iter().any(|s| s.place == place && !s.stored && !s.read) {
-            sink.fail(Rule::StageWithoutUse, At::Site(site), "the tile staged before to be stored or read", "two tiles staged in one place");
+            sink.fail(
+                Rule::StageWithoutUse,
+                At::Site(site),
+                "the tile staged before to be stored or read",
+                "two tiles staged in one place",
+            );
         }
         self.staged.retain(|s| s.place != place);
-        self.staged.push(Staged { place, tile, site, visible: false, stored: false, read: false });
+        self.staged.push(Staged {
+            place,
+            tile,
+            site,
+            visible: false,
+            stored: false,
+            read: false,
+        });
     }
 
     fn release(&mut self, sink: &mut Sink<'_, '_>, site: u32, h: HandleId) {
         if self.held[h.0 as usize].take().is_none() {
-            sink.fail(Rule::ReleaseUnheld, At::Site(site), "a held slot, released once", "a slot that was released or never acquired");
+            sink.fail(
+                Rule::ReleaseUnheld,
+                At::Site(site),
+                "a held slot, released once",
+                "a slot that was released or never acquired",
+            );
         }
         if let Some(g) = self.groups.iter().find(|g| g.places.contains(&Some(Place::Slot(h)))) {
-            sink.fail(Rule::ReleaseWhileRead, At::Site(site), "a wait for the readers of the slot", format!("`{}` in flight", sink.text(g.site)));
+            sink.fail(
+                Rule::ReleaseWhileRead,
+                At::Site(site),
+                "a wait for the readers of the slot",
+                format!("`{}` in flight", sink.text(g.site)),
+            );
         }
         if self.stores.contains(&Place::Slot(h)) {
-            sink.fail(Rule::ReleaseWhileRead, At::Site(site), "`staging free` before the slot goes back", "a store that may still read it");
+            sink.fail(
+                Rule::ReleaseWhileRead,
+                At::Site(site),
+                "`staging free` before the slot goes back",
+                "a store that may still read it",
+            );
         }
         if let Some(s) = self.staged.iter().find(|s| s.place == Place::Slot(h) && !s.stored) {
-            sink.fail(Rule::StageWithoutUse, At::Site(s.site), "a store before the slot goes back", "none");
+            sink.fail(
+                Rule::StageWithoutUse,
+                At::Site(s.site),
+                "a store before the slot goes back",
+                "none",
+            );
         }
         self.staged.retain(|s| s.place != Place::Slot(h));
     }
@@ -237,27 +344,60 @@ impl Warp {
         let (acc, a) = (d.acc.0, if let OperandA::Regs(a) = d.a { Some(a.0) } else { None });
         for t in [Some(acc), a].into_iter().flatten() {
             if self.touched[t as usize] {
-                sink.fail(Rule::FenceMissing, At::Site(site), "a fence after ordinary code touched its registers", format!("`{}` touched since the last fence, or never fenced", name(sink, t)));
+                sink.fail(
+                    Rule::FenceMissing,
+                    At::Site(site),
+                    "a fence after ordinary code touched its registers",
+                    format!("`{}` touched since the last fence, or never fenced", name(sink, t)),
+                );
             }
         }
         for g in &self.groups {
             if Some(g.acc) == a {
-                sink.fail(Rule::AccumulatorInFlight, At::Site(site), "a finished left operand", format!("`{}` in flight", sink.text(g.site)));
+                sink.fail(
+                    Rule::AccumulatorInFlight,
+                    At::Site(site),
+                    "a finished left operand",
+                    format!("`{}` in flight", sink.text(g.site)),
+                );
             }
             if g.a == Some(acc) {
-                sink.fail(Rule::OperandInFlight, At::Site(site), "an accumulator that nothing in flight reads", format!("`{}` in flight", sink.text(g.site)));
+                sink.fail(
+                    Rule::OperandInFlight,
+                    At::Site(site),
+                    "an accumulator that nothing in flight reads",
+                    format!("`{}` in flight", sink.text(g.site)),
+                );
             }
         }
         if let Some(a) = a
             && self.partial[a as usize]
         {
-            sink.fail(Rule::PartialWaitAcrossBackEdge, At::Site(site), "a full wait before reading what an earlier trip issued", format!("`{}`", name(sink, a)));
+            sink.fail(
+                Rule::PartialWaitAcrossBackEdge,
+                At::Site(site),
+                "a full wait before reading what an earlier trip issued",
+                format!("`{}`", name(sink, a)),
+            );
         }
-        let left = if let OperandA::Shared(o) = d.a { Some(o.place) } else { None };
+        let left = if let OperandA::Shared(o) = d.a {
+            Some(o.place)
+        } else {
+            None
+        };
         let places = [left, Some(d.b.place)];
-        places.into_iter().flatten().for_each(|p| self.read_place(sink, site, p));
+        places
+            .into_iter()
+            .flatten()
+            .for_each(|p| self.read_place(sink, site, p));
         self.partial[acc as usize] = false;
-        self.groups.push(Group { acc, a, places, site, edges: self.edges });
+        self.groups.push(Group {
+            acc,
+            a,
+            places,
+            site,
+            edges: self.edges,
+        });
     }
 
     /// Retires all but the youngest groups; whether there was one to retire.
@@ -276,16 +416,36 @@ impl Warp {
 
     fn finish(self, sink: &mut Sink<'_, '_>) {
         for g in &self.groups {
-            sink.fail(Rule::InFlightAtExit, At::Site(g.site), "a wait before the block ends", "a group in flight");
+            sink.fail(
+                Rule::InFlightAtExit,
+                At::Site(g.site),
+                "a wait before the block ends",
+                "a group in flight",
+            );
         }
         for site in self.held.into_iter().flatten() {
-            sink.fail(Rule::SlotNotReleased, At::Site(site), "a release before the block ends", "a slot that is never handed back");
+            sink.fail(
+                Rule::SlotNotReleased,
+                At::Site(site),
+                "a release before the block ends",
+                "a slot that is never handed back",
+            );
         }
         for s in self.staged.iter().filter(|s| !s.stored && !s.read) {
-            sink.fail(Rule::StageWithoutUse, At::Site(s.site), "a store or a read of the staged tile", "none before the block ends");
+            sink.fail(
+                Rule::StageWithoutUse,
+                At::Site(s.site),
+                "a store or a read of the staged tile",
+                "none before the block ends",
+            );
         }
         if let Some(site) = self.turn {
-            sink.fail(Rule::TurnBalance, At::Site(site), "the turn to be passed before the block ends", "a turn that is kept");
+            sink.fail(
+                Rule::TurnBalance,
+                At::Site(site),
+                "the turn to be passed before the block ends",
+                "a turn that is kept",
+            );
         }
     }
 }

@@ -14,7 +14,12 @@ pub(super) fn check(sink: &mut Sink<'_, '_>) {
     declarations(sink);
     let flat = sink.flat;
     if flat.depth > DEPTH {
-        sink.fail(Rule::LoopNesting, At::Item("loops"), format!("at most {DEPTH} deep"), format!("{} deep", flat.depth));
+        sink.fail(
+            Rule::LoopNesting,
+            At::Item("loops"),
+            format!("at most {DEPTH} deep"),
+            format!("{} deep", flat.depth),
+        );
     }
     for (site, stmt) in flat.all() {
         role(sink, site, stmt, flat.sites[site as usize].producer);
@@ -41,7 +46,12 @@ fn declarations(sink: &mut Sink<'_, '_>) {
         expr(sink, At::Item(&axis.name), &axis.count);
     }
     if p.grid.inner >= p.grid.axes.len() {
-        sink.fail(Rule::UnknownId, At::Item("grid"), format!("an inner axis below {}", p.grid.axes.len()), p.grid.inner.to_string());
+        sink.fail(
+            Rule::UnknownId,
+            At::Item("grid"),
+            format!("an inner axis below {}", p.grid.axes.len()),
+            p.grid.inner.to_string(),
+        );
     }
     for t in &p.tensors {
         t.dims.iter().for_each(|d| expr(sink, At::Item(&t.name), d));
@@ -54,23 +64,49 @@ fn declarations(sink: &mut Sink<'_, '_>) {
             Layout::Scalar => (1, 8),
         };
         if !(1..=4).contains(&slabs) || cols == 0 || cols > EXTENT || !cols.is_multiple_of(8) {
-            sink.fail(Rule::Extent, At::Item(&t.name), "1 to 4 slabs of 64 rows, columns in steps of 8", format!("{:?}", t.layout));
+            sink.fail(
+                Rule::Extent,
+                At::Item(&t.name),
+                "1 to 4 slabs of 64 rows, columns in steps of 8",
+                format!("{:?}", t.layout),
+            );
         }
     }
     for r in &p.rings {
         if r.stages == 0 || r.stages > EXTENT {
-            sink.fail(Rule::Extent, At::Item(&r.name), "at least one slot", format!("{} slots", r.stages));
+            sink.fail(
+                Rule::Extent,
+                At::Item(&r.name),
+                "at least one slot",
+                format!("{} slots", r.stages),
+            );
         }
     }
-    if !(1..=3).contains(&p.consumers) || !(1..=256).contains(&p.rows_per_consumer) || !(1..=4).contains(&p.producer_warps) {
-        let found = format!("{} consumers of {} rows, {} producer warps", p.consumers, p.rows_per_consumer, p.producer_warps);
-        sink.fail(Rule::Warpgroups, At::Item("consumers"), "1 to 3 consumer warpgroups of 64, 128, 192 or 256 rows, 1 to 4 producer warps", found);
+    if !(1..=3).contains(&p.consumers)
+        || !(1..=256).contains(&p.rows_per_consumer)
+        || !(1..=4).contains(&p.producer_warps)
+    {
+        let found = format!(
+            "{} consumers of {} rows, {} producer warps",
+            p.consumers, p.rows_per_consumer, p.producer_warps
+        );
+        sink.fail(
+            Rule::Warpgroups,
+            At::Item("consumers"),
+            "1 to 3 consumer warpgroups of 64, 128, 192 or 256 rows, 1 to 4 producer warps",
+            found,
+        );
     }
 }
 
 fn id(sink: &mut Sink<'_, '_>, at: At<'_>, what: &str, id: u32, len: usize) {
     if id as usize >= len {
-        sink.fail(Rule::UnknownId, at, format!("a {what} below {len}"), format!("{what} {id}"));
+        sink.fail(
+            Rule::UnknownId,
+            at,
+            format!("a {what} below {len}"),
+            format!("{what} {id}"),
+        );
     }
 }
 
@@ -90,7 +126,11 @@ fn role(sink: &mut Sink<'_, '_>, site: u32, stmt: &Stmt, producer: bool) {
         _ => !producer,
     };
     if !legal {
-        let required = if producer { "the producer only fills" } else { "consumers do not fill" };
+        let required = if producer {
+            "the producer only fills"
+        } else {
+            "consumers do not fill"
+        };
         sink.fail(Rule::RoleStatement, At::Site(site), required, "this statement");
     }
 }
@@ -98,8 +138,16 @@ fn role(sink: &mut Sink<'_, '_>, site: u32, stmt: &Stmt, producer: bool) {
 /// Warps part ways at a repair, so that nothing in it may need a warpgroup (`.aligned` instructions, barriers, arrivals).
 fn repair(sink: &mut Sink<'_, '_>, stmt: &Stmt, site: u32) {
     let Stmt::Repair { body, .. } = stmt else { return };
-    if !body.iter().all(|s| matches!(s, Stmt::Note(_) | Stmt::Calc { .. } | Stmt::WarpDot { .. })) {
-        sink.fail(Rule::RoleStatement, At::Site(site), "only calculations and dots of one warp", "a statement that needs the warpgroup");
+    if !body
+        .iter()
+        .all(|s| matches!(s, Stmt::Note(_) | Stmt::Calc { .. } | Stmt::WarpDot { .. }))
+    {
+        sink.fail(
+            Rule::RoleStatement,
+            At::Site(site),
+            "only calculations and dots of one warp",
+            "a statement that needs the warpgroup",
+        );
     }
 }
 
@@ -129,7 +177,11 @@ fn statement(sink: &mut Sink<'_, '_>, site: u32, stmt: &Stmt) {
             id(sink, at, "handle", handle.0, p.handles.len());
         }
         Stmt::Issue(d) => {
-            let a = if let crate::role::OperandA::Shared(o) = d.a { Some(o) } else { None };
+            let a = if let crate::role::OperandA::Shared(o) = d.a {
+                Some(o)
+            } else {
+                None
+            };
             for o in a.into_iter().chain([d.b]) {
                 place(sink, site, o.place);
                 extent(sink, site, o.tile);
@@ -149,13 +201,20 @@ fn statement(sink: &mut Sink<'_, '_>, site: u32, stmt: &Stmt) {
             place(sink, site, *to);
             extent(sink, site, *tile);
         }
-        Stmt::StoreStaged { map, place: from, tile, .. } => {
+        Stmt::StoreStaged {
+            map, place: from, tile, ..
+        } => {
             id(sink, at, "tensor map", map.0, p.maps.len());
             place(sink, site, *from);
             extent(sink, site, *tile);
         }
-        Stmt::ReadGlobal { at: g, .. } | Stmt::WriteGlobal { at: g, .. } => id(sink, at, "pointer", g.pointer, p.pointers.len()),
-        Stmt::Calc { calc: Calc::Exp2Mixed { every: 0, .. }, .. } => {
+        Stmt::ReadGlobal { at: g, .. } | Stmt::WriteGlobal { at: g, .. } => {
+            id(sink, at, "pointer", g.pointer, p.pointers.len())
+        }
+        Stmt::Calc {
+            calc: Calc::Exp2Mixed { every: 0, .. },
+            ..
+        } => {
             sink.fail(Rule::Extent, at, "every n-th element, n at least 1", "every 0");
         }
         _ => {}
@@ -170,6 +229,11 @@ fn place(sink: &mut Sink<'_, '_>, site: u32, place: Place) {
 
 fn extent(sink: &mut Sink<'_, '_>, site: u32, tile: SmemTile) {
     if tile.rows == 0 || tile.cols == 0 || tile.rows > EXTENT || tile.cols > EXTENT {
-        sink.fail(Rule::Extent, At::Site(site), format!("extents in 1..={EXTENT}"), format!("[{}, {}]", tile.rows, tile.cols));
+        sink.fail(
+            Rule::Extent,
+            At::Site(site),
+            format!("extents in 1..={EXTENT}"),
+            format!("[{}, {}]", tile.rows, tile.cols),
+        );
     }
 }

@@ -15,7 +15,12 @@ pub(super) fn check(sink: &mut Sink<'_, '_>) {
         if let Stmt::Repair { check, .. } = stmt {
             let have = flat.program.tiles[check.0 as usize].layout;
             if !matches!(have, Layout::Row { .. } | Layout::RowPartial { .. }) {
-                sink.fail(Rule::CalcLayout, At::Site(site), "one value per row to compare", format!("{have:?}"));
+                sink.fail(
+                    Rule::CalcLayout,
+                    At::Site(site),
+                    "one value per row to compare",
+                    format!("{have:?}"),
+                );
             }
         }
         let Stmt::Calc { dst, calc } = stmt else { continue };
@@ -45,20 +50,33 @@ fn agrees(sink: &Sink<'_, '_>, to: Layout, calc: &Calc) -> Agreement {
             src(a, scales && *op == BinaryOp::Mul).and(src(b, scales))
         }
         Calc::Fma(a, b, c) => src(a, true).and(src(b, true)).and(src(c, false)),
-        Calc::Select { lhs, rhs, then, otherwise, .. } => [lhs, rhs, then, otherwise].into_iter().try_for_each(|s| src(s, false)),
+        Calc::Select {
+            lhs,
+            rhs,
+            then,
+            otherwise,
+            ..
+        } => [lhs, rhs, then, otherwise].into_iter().try_for_each(|s| src(s, false)),
         Calc::Pack(a) => match (to, of(*a)) {
-            (Layout::Packed { slabs, cols, .. }, Layout::Acc { slabs: s, cols: c }) if (slabs, cols) == (s, c) => Ok(()),
+            (Layout::Packed { slabs, cols, .. }, Layout::Acc { slabs: s, cols: c }) if (slabs, cols) == (s, c) => {
+                Ok(())
+            }
             (to, have) => Err((format!("an accumulator packed into {to:?}"), format!("{have:?}"))),
         },
         Calc::Unpack(a) => match (to, of(*a)) {
-            (Layout::Acc { slabs, cols }, Layout::Packed { slabs: s, cols: c, .. }) if (slabs, cols) == (s, c) => Ok(()),
+            (Layout::Acc { slabs, cols }, Layout::Packed { slabs: s, cols: c, .. }) if (slabs, cols) == (s, c) => {
+                Ok(())
+            }
             (to, have) => Err((format!("packed values widened into {to:?}"), format!("{have:?}"))),
         },
         Calc::Mask { src, .. } => same(of(*src), to, matches!(to, Layout::Acc { .. })),
         Calc::Reduce { op, src, quad } => reduce(of(*src), to, *op, *quad),
         Calc::QuadSum(src) => match (of(*src), to) {
             (Layout::RowPartial { slabs: s }, Layout::Row { slabs }) if s == slabs => Ok(()),
-            (have, to) => Err(("values per lane summed into a row value".into(), format!("{have:?} into {to:?}"))),
+            (have, to) => Err((
+                "values per lane summed into a row value".into(),
+                format!("{have:?} into {to:?}"),
+            )),
         },
         Calc::ScaleUnlessOne { factor } => match of(*factor) {
             Layout::Row { .. } => meets(of(*factor), to, true),
@@ -68,15 +86,30 @@ fn agrees(sink: &Sink<'_, '_>, to: Layout, calc: &Calc) -> Agreement {
 }
 
 fn same(have: Layout, to: Layout, legal: bool) -> Agreement {
-    if have == to && legal { Ok(()) } else { Err(("one accumulator layout".into(), format!("{have:?} into {to:?}"))) }
+    if have == to && legal {
+        Ok(())
+    } else {
+        Err(("one accumulator layout".into(), format!("{have:?} into {to:?}")))
+    }
 }
 
 fn reduce(have: Layout, to: Layout, op: ReduceOp, quad: bool) -> Agreement {
     let Layout::Acc { slabs, .. } = have else {
         return Err(("an accumulator to reduce".into(), format!("{have:?}")));
     };
-    let want = if quad { Layout::Row { slabs } } else { Layout::RowPartial { slabs } };
-    if to == want && (quad || op == ReduceOp::Sum) { Ok(()) } else { Err((format!("{want:?}; only sums stay per lane"), format!("{op:?} into {to:?}"))) }
+    let want = if quad {
+        Layout::Row { slabs }
+    } else {
+        Layout::RowPartial { slabs }
+    };
+    if to == want && (quad || op == ReduceOp::Sum) {
+        Ok(())
+    } else {
+        Err((
+            format!("{want:?}; only sums stay per lane"),
+            format!("{op:?} into {to:?}"),
+        ))
+    }
 }
 
 /// Whether an operand broadcasts to the result; `scales` when it is a factor.
@@ -85,15 +118,25 @@ fn meets(have: Layout, to: Layout, scales: bool) -> Agreement {
         (Layout::Packed { .. }, Layout::Packed { .. }) => have == to,
         (Layout::Packed { .. }, _) | (_, Layout::Packed { .. }) => false,
         // A scalar added to every lane would be counted four times.
-        (Layout::Scalar | Layout::Row { .. }, Layout::RowPartial { slabs }) => scales && matches!(have, Layout::Scalar | Layout::Row { .. }) && rows(have).is_none_or(|s| s == slabs),
+        (Layout::Scalar | Layout::Row { .. }, Layout::RowPartial { slabs }) => {
+            scales && matches!(have, Layout::Scalar | Layout::Row { .. }) && rows(have).is_none_or(|s| s == slabs)
+        }
         (Layout::Scalar, _) => true,
         (Layout::Row { slabs: s }, Layout::Acc { slabs, .. }) => s == slabs,
         (Layout::Col { cols: c }, Layout::Acc { cols, .. }) => c == cols,
         _ => have == to,
     };
-    if legal { Ok(()) } else { Err((format!("an operand that broadcasts to {to:?}"), format!("{have:?}"))) }
+    if legal {
+        Ok(())
+    } else {
+        Err((format!("an operand that broadcasts to {to:?}"), format!("{have:?}")))
+    }
 }
 
 fn rows(l: Layout) -> Option<u32> {
-    if let Layout::Row { slabs } = l { Some(slabs) } else { None }
+    if let Layout::Row { slabs } = l {
+        Some(slabs)
+    } else {
+        None
+    }
 }

@@ -82,8 +82,20 @@ pub fn check<'p>(program: &'p RoleProgram, target: &Target) -> Result<Checked<'p
     if let Some(site) = site
         && peak_registers + pressure::RESERVE > program.consumer_registers
     {
-        let text = format!("tiles hold {peak_registers} registers here, with {} for addresses more than the {} of a consumer", pressure::RESERVE, program.consumer_registers);
+        let text = format!(
+            "tiles hold {peak_registers} registers here, with {} for addresses more than the {} of a consumer",
+            pressure::RESERVE,
+            program.consumer_registers
+        );
         sink.warn(At::Site(site), text);
     }
-    if sink.violations.is_empty() { Ok(Checked { program, warnings: sink.warnings, peak_registers }) } else { Err(sink.violations) }
+    if sink.violations.is_empty() {
+        Ok(Checked {
+            program,
+            warnings: sink.warnings,
+            peak_registers,
+        })
+    } else {
+        Err(sink.violations)
+    }
 }

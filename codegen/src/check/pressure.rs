@@ -5,7 +5,7 @@
 use crate::role::{Calc, OperandA, Stmt};
 
 use super::access;
-use super::flat::Flat;
+use super::flat::{Flat, Site};
 use super::trace::{BACK_EDGE, Trace, uniform};
 
 /// Registers for addresses, masks, counters and temporaries that no tile stands for.
@@ -17,6 +17,7 @@ pub(super) fn peak(flat: &Flat<'_>) -> (u32, Option<u32>) {
     let held = operands_until(flat, &trace);
     let size = |t: u32| flat.program.tiles[t as usize].layout.registers();
     let mut live = vec![false; flat.program.tiles.len()];
+    let mut skipped: Vec<bool> = vec![];
     let (mut now, mut best) = (0u32, (0u32, None));
     let set = |live: &mut Vec<bool>, now: &mut u32, t: u32, on: bool| {
         if live[t as usize] != on {
@@ -31,7 +32,16 @@ pub(super) fn peak(flat: &Flat<'_>) -> (u32, Option<u32>) {
         if *site == BACK_EDGE {
             continue;
         }
-        let stmt = flat.sites[*site as usize].stmt;
+        let Site { stmt, repair, .. } = flat.sites[*site as usize];
+        // A warp may pass a repair by: what lives after it lives before it.
+        if repair && skipped.is_empty() {
+            skipped.clone_from(&live);
+        }
+        if !repair {
+            for t in (0u32..).zip(skipped.drain(..)).filter(|t| t.1) {
+                set(&mut live, &mut now, t.0, true);
+            }
+        }
         let written = access::written(stmt);
         if let Some(t) = written {
             set(&mut live, &mut now, t, true);
@@ -39,10 +49,8 @@ pub(super) fn peak(flat: &Flat<'_>) -> (u32, Option<u32>) {
         if now > best.0 {
             best = (now, Some(*site));
         }
-        // What only some warps overwrite stays live.
         if let Some(t) = written
             && overwrites(stmt)
-            && flat.sites[*site as usize].loops.last() != Some(&"repair")
         {
             set(&mut live, &mut now, t, false);
         }

@@ -37,10 +37,13 @@ pub(super) struct Case {
 
 /// The traces of every choice.
 pub(super) fn cases(flat: &Flat<'_>) -> Vec<Case> {
-    choices(flat.keys).iter().map(|counts| Case {
-        producer: trace(flat, &flat.producer, counts),
-        consumer: trace(flat, &flat.consumer, counts),
-    }).collect()
+    choices(flat.keys)
+        .iter()
+        .map(|counts| Case {
+            producer: trace(flat, &flat.producer, counts),
+            consumer: trace(flat, &flat.consumer, counts),
+        })
+        .collect()
 }
 
 /// The consumer's trace with `trips` trips of every loop.
@@ -51,13 +54,19 @@ pub(super) fn uniform(flat: &Flat<'_>, trips: u32) -> Trace {
 fn choices(keys: u32) -> Vec<Vec<u32>> {
     let all = COUNTS.checked_pow(keys).unwrap_or(u32::MAX);
     if all <= CASES {
-        return (0..all).map(|n| (0..keys).map(|k| n / COUNTS.pow(k) % COUNTS).collect()).collect();
+        return (0..all)
+            .map(|n| (0..keys).map(|k| n / COUNTS.pow(k) % COUNTS).collect())
+            .collect();
     }
     // All equal, one loop apart from the others, then a fixed pseudo-random sample.
     let mut out: Vec<Vec<u32>> = (0..COUNTS).map(|c| vec![c; keys as usize]).collect();
     let mut state = 1;
     while out.len() < CASES as usize {
-        out.push((0..keys).map(|_| u32::try_from(next(&mut state) % u64::from(COUNTS)).unwrap_or(0)).collect());
+        out.push(
+            (0..keys)
+                .map(|_| u32::try_from(next(&mut state) % u64::from(COUNTS)).unwrap_or(0))
+                .collect(),
+        );
     }
     out
 }
@@ -88,8 +97,17 @@ fn trace(flat: &Flat<'_>, body: &[Node], counts: &[u32]) -> Trace {
     for (n, axis) in (0u64..).zip(&flat.program.grid.axes) {
         vars[axis.var.0 as usize] = sample(1 << 32 | n, 50);
     }
-    let out = Trace { events: vec![], copies: vec![], loops: vec![] };
-    let mut w = Walker { flat, counts, vars, out };
+    let out = Trace {
+        events: vec![],
+        copies: vec![],
+        loops: vec![],
+    };
+    let mut w = Walker {
+        flat,
+        counts,
+        vars,
+        out,
+    };
     w.body(body);
     w.out
 }
@@ -169,11 +187,21 @@ impl Walker<'_, '_> {
 }
 
 fn digest(start: u64, values: Values) -> u64 {
-    values.iter().fold(start, |h, v| mix(h ^ v.cast_unsigned()).wrapping_add(1))
+    values
+        .iter()
+        .fold(start, |h, v| mix(h ^ v.cast_unsigned()).wrapping_add(1))
 }
 
 fn bin(op: IxBin, a: i64, b: i64) -> i64 {
-    let floor = |a: i64, b: i64| a.checked_div_euclid(b).map_or(0, |q| if b < 0 && a.wrapping_rem(b) != 0 { q.wrapping_sub(1) } else { q });
+    let floor = |a: i64, b: i64| {
+        a.checked_div_euclid(b).map_or(0, |q| {
+            if b < 0 && a.wrapping_rem(b) != 0 {
+                q.wrapping_sub(1)
+            } else {
+                q
+            }
+        })
+    };
     match op {
         IxBin::Add => a.wrapping_add(b),
         IxBin::Sub => a.wrapping_sub(b),

@@ -198,7 +198,12 @@ pub(super) struct Sink<'a, 'p> {
 
 impl<'a, 'p> Sink<'a, 'p> {
     pub fn new(flat: &'a Flat<'p>) -> Self {
-        Self { flat, violations: vec![], warnings: vec![], seen: BTreeSet::new() }
+        Self {
+            flat,
+            violations: vec![],
+            warnings: vec![],
+            seen: BTreeSet::new(),
+        }
     }
 
     pub fn fail(&mut self, rule: Rule, at: At<'_>, required: impl Into<String>, found: impl Into<String>) {
@@ -208,7 +213,12 @@ impl<'a, 'p> Sink<'a, 'p> {
             return;
         }
         let (at, required, found) = (self.path(at), required.into(), found.into());
-        self.violations.push(Violation { rule, at, required, found });
+        self.violations.push(Violation {
+            rule,
+            at,
+            required,
+            found,
+        });
     }
 
     pub fn warn(&mut self, at: At<'_>, text: impl Into<String>) {
@@ -218,7 +228,12 @@ impl<'a, 'p> Sink<'a, 'p> {
 
     pub fn path(&self, at: At<'_>) -> Path {
         match at {
-            At::Item(what) => Path { role: "", loops: vec![], index: None, what: what.to_owned() },
+            At::Item(what) => Path {
+                role: "",
+                loops: vec![],
+                index: None,
+                what: what.to_owned(),
+            },
             At::Site(site) => {
                 let s = &self.flat.sites[site as usize];
                 Path {

@@ -13,7 +13,7 @@ use crate::error::CompileError;
 use crate::plan::{FoldChoice, Staging};
 use crate::role::{Calc, Expr, Layout, Src, Stmt, VarId};
 
-use super::trip::{Trip, TripPlan};
+use super::trip_plan::{Trip, TripPlan};
 use super::{Lower, calc, mask, stays_partial};
 
 /// The two forms of a fold's trips.
@@ -51,7 +51,7 @@ impl Lower<'_> {
         let peeled = pipelined || fast.is_some() || choice.peel;
         if peeled {
             out.push(Stmt::Note(format!("{}: first trip", f.name)));
-            self.trip(&plan, Trip { stages: [true, !pipelined], masked: true, turns: false }, out, late)?;
+            self.trip(&plan, Trip { stages: [true, !pipelined], masked: true, turns: false, last: false }, out, late)?;
             step(&choice, &vars, out);
         }
         let unmasked = fast.as_ref().unwrap_or(&plan);
@@ -59,7 +59,7 @@ impl Lower<'_> {
         self.release_outer(id, f, &plan, true, out, late);
         if pipelined {
             out.push(Stmt::Note(format!("{}: last trip, stage 1", f.name)));
-            self.trip(&plan, Trip { stages: [false, true], masked: true, turns: false }, out, late)?;
+            self.trip(&plan, Trip { stages: [false, true], masked: true, turns: false, last: true }, out, late)?;
         }
         self.release_outer(id, f, &plan, false, out, late);
         Ok(())
@@ -152,7 +152,7 @@ impl Lower<'_> {
     #[expect(clippy::too_many_arguments, reason = "the three loops of a fold differ in name, count and mask only")]
     fn one_loop(&mut self, fold: &str, part: &str, count: Expr, masked: bool, choice: &FoldChoice, plan: &TripPlan, vars: &Vars, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
         let mut body = vec![];
-        self.trip(plan, Trip { stages: [true, true], masked, turns: self.program.ping_pong }, &mut body, late)?;
+        self.trip(plan, Trip { stages: [true, true], masked, turns: self.program.ping_pong, last: false }, &mut body, late)?;
         step(choice, vars, &mut body);
         let name = if part.is_empty() { fold.to_owned() } else { format!("{fold}.{part}") };
         out.push(Stmt::Loop { name, count, unroll: choice.unroll, body });

@@ -4,13 +4,17 @@
 //! of it (the producer fills what the consumer acquires, in the same order); lay out shared memory.
 
 mod block;
+mod calc;
 mod fold;
+mod issue;
 mod layout;
 mod mask;
 mod producer;
 mod repair;
+mod rings;
 mod store;
 mod trip;
+mod trip_plan;
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -35,6 +39,7 @@ pub fn lower(scheduled: &Scheduled, target: &Target) -> Result<RoleProgram, Comp
     let consumer = l.block()?;
     l.program.producer = producer::project(&consumer);
     l.program.consumer = consumer;
+    rings::capacity(&l.program)?;
     layout::shared_memory(&mut l)?;
     Ok(l.program)
 }

@@ -12,7 +12,8 @@ use crate::error::{CompileError, Refusal};
 use crate::plan::mat;
 use crate::role::{Calc, Layout, Src, Stmt};
 
-use super::trip::{Node, State, TripPlan, Work};
+use super::trip::State;
+use super::trip_plan::{Node, TripPlan, Work};
 use super::{Lower, calc};
 
 impl TripPlan {

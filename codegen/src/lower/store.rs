@@ -6,7 +6,7 @@ use dsl::ir::{At, Shape, TensorId, ValueId};
 
 use crate::error::{CompileError, Refusal};
 use crate::plan::{Staging, mat};
-use crate::role::{Coord, Expr, Place, RegTileId, Stmt};
+use crate::role::{Coord, Place, RegTileId, Stmt};
 
 use super::{Lower, layout};
 
@@ -39,13 +39,13 @@ impl Lower<'_> {
                 Place::Fixed(index)
             }
             Staging::Over(load) => {
-                let (lr, lc) = mat(self.kernel, load);
-                if (lr, lc) != (rows, cols) || self.in_fold(load) {
-                    let fact = format!("`{}` is [{lr}, {lc}]{}, the tile is [{rows}, {cols}]", self.kernel.label(load), if self.in_fold(load) { " inside a fold" } else { "" });
-                    return Err(Refusal::new(format!("stores.{name}.buffer"), format!("over `{}`", self.kernel.label(load)), fact, "own, or a load of the same shape outside the folds").into());
-                }
-                // Every warp of the warpgroup has read its rows of the load before any writes over them.
+                self.may_stage_over(&name, load, (rows, cols))?;
+                // Whoever reads the load is done before anyone writes over it: a right operand is read by every consumer,
+                // a left one by the warps of its own warpgroup.
                 out.push(Stmt::StagingFree);
+                if self.is_right_operand(load) {
+                    out.push(Stmt::ConsumersMeet);
+                }
                 late.insert(0, Stmt::StagingFree);
                 Place::Slot(self.handles[&load])
             }
@@ -58,12 +58,33 @@ impl Lower<'_> {
         Ok(())
     }
 
+    /// A store fits over a load outside the folds of its own shape, or over the last slot of a stage-1 load.
+    fn may_stage_over(&self, name: &str, load: ValueId, tile: (u32, u32)) -> Result<(), Refusal> {
+        let (label, shape) = (self.kernel.label(load), mat(self.kernel, load));
+        let slot = self.program.rings[self.program.handles[self.handles[&load].0 as usize].1.0 as usize].slot_bytes;
+        let (inside, fits) = (self.in_fold(load), tile.0 * tile.1.div_ceil(64) * 128 <= slot);
+        let held = if inside { self.last_trip_holds(load) && fits } else { shape == tile };
+        if held {
+            return Ok(());
+        }
+        let fact = format!("`{label}` is {shape:?}{}, its slot {slot} B, the tile {tile:?}", if inside { " inside a fold" } else { "" });
+        Err(Refusal::new(format!("stores.{name}.buffer"), format!("over `{label}`"), fact, "own, a load of the same shape outside the folds, or a load at stage 1 with room"))
+    }
+
+    /// Whether the fold's last emitted trip, stage 1 alone, is the last to read `load`.
+    fn last_trip_holds(&self, load: ValueId) -> bool {
+        let stage_one = |f: &dsl::ir::Fold, id: ValueId| {
+            let stages = &self.scheduled.choices.folds[&id].stages;
+            f.body.iter().any(|v| self.kernel.op(*v).operands().contains(&load) && stages.get(&self.kernel.label(*v)) == Some(&1))
+        };
+        self.scheduled.choices.folds.keys().any(|id| self.kernel.fold(*id).is_some_and(|f| f.body.contains(&load) && stage_one(f, *id)))
+    }
+
+    fn is_right_operand(&self, load: ValueId) -> bool {
+        self.kernel.values.iter().any(|v| matches!(&v.op, dsl::ir::Op::Dot { b, .. } if b.value == load))
+    }
+
     pub(super) fn in_fold(&self, id: ValueId) -> bool {
         self.kernel.values.iter().any(|v| matches!(&v.op, dsl::ir::Op::Fold(f) if f.body.contains(&id)))
     }
-}
-
-/// The coordinate expression that rows are added to.
-pub fn row_start(coords: &[Coord]) -> Option<&Expr> {
-    coords.iter().find_map(|c| if let Coord::Rows(e) = c { Some(e) } else { None })
 }

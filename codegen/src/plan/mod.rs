@@ -6,7 +6,7 @@ pub mod defaults;
 use std::collections::BTreeMap;
 
 use dsl::Kernel;
-use dsl::ir::{BinaryOp, CarryKind, Extent, Op, Shape, TensorId, ValueId};
+use dsl::ir::{BinaryOp, Extent, Op, Shape, TensorId, ValueId};
 use dsl::schedule::{Cache, Direction, Handoff, Persistence, Placement, Release, Rescale, Schedule, Split};
 
 use crate::error::{CompileError, Refusal};
@@ -149,7 +149,7 @@ pub fn stage_names(kernel: &Kernel, fold: &str) -> Vec<String> {
             continue;
         }
         out.extend(f.body.iter().filter_map(|v| kernel.value(*v).name.clone()));
-        out.extend(f.carries.iter().filter(|c| matches!(c.kind, CarryKind::Sum { rescaled: true, .. })).map(|c| format!("{}.rescale", c.name)));
+        out.extend(f.rescales());
     }
     out
 }

@@ -43,16 +43,40 @@ pub fn print(p: &RoleProgram) -> String {
 
 fn facts(p: &RoleProgram) -> Vec<String> {
     let mut out = vec![
-        format!("consumers {} x {} rows, ping-pong {}", p.consumers, p.rows_per_consumer, p.ping_pong),
-        format!("registers producer {}, consumer {}", p.producer_registers, p.consumer_registers),
+        format!(
+            "consumers {} x {} rows, ping-pong {}",
+            p.consumers, p.rows_per_consumer, p.ping_pong
+        ),
+        format!(
+            "registers producer {}, consumer {}",
+            p.producer_registers, p.consumer_registers
+        ),
         format!("runtime {}", p.runtime.join(", ")),
     ];
-    out.extend(p.scalars.iter().map(|(name, positive)| format!("scalar {name}{}", if *positive { " > 0" } else { "" })));
+    out.extend(
+        p.scalars
+            .iter()
+            .map(|(name, positive)| format!("scalar {name}{}", if *positive { " > 0" } else { "" })),
+    );
     out.extend(p.tensors.iter().map(|t| {
         let dims: Vec<_> = t.dims.iter().map(|d| expr(p, d)).collect();
-        format!("tensor {} {} [{}]{}", t.name, t.dtype, dims.join(", "), if t.written { " written" } else { "" })
+        format!(
+            "tensor {} {} [{}]{}",
+            t.name,
+            t.dtype,
+            dims.join(", "),
+            if t.written { " written" } else { "" }
+        )
     }));
-    out.extend(p.maps.iter().map(|m| format!("map {} of {}, box {:?}, promotion {} B", m.name, tensor(p, m.tensor), m.boxes, m.l2_promotion)));
+    out.extend(p.maps.iter().map(|m| {
+        format!(
+            "map {} of {}, box {:?}, promotion {} B",
+            m.name,
+            tensor(p, m.tensor),
+            m.boxes,
+            m.l2_promotion
+        )
+    }));
     out.extend(p.pointers.iter().map(|x| format!("pointer {}", tensor(p, x.tensor))));
     out.push(grid(p, &p.grid));
     out
@@ -81,16 +105,34 @@ fn grid(p: &RoleProgram, g: &GridPlan) -> String {
 fn memory(p: &RoleProgram) -> Vec<String> {
     let mut out = vec![format!("shared {} B", p.shared_bytes)];
     out.extend(p.rings.iter().map(|r| {
-        format!("ring {} at {}: {} x {} B, full at {}, empty at {}", r.name, r.offset, r.stages, r.slot_bytes, r.full, r.empty)
+        format!(
+            "ring {} at {}: {} x {} B, full at {}, empty at {}",
+            r.name, r.offset, r.stages, r.slot_bytes, r.full, r.empty
+        )
     }));
-    out.extend(p.buffers.iter().map(|(name, at, bytes)| format!("buffer {name} at {at}: {bytes} B")));
-    out.extend(p.mailbox.map(|m| format!("mailbox word at {}, full at {}, empty at {}", m.word, m.full, m.empty)));
+    out.extend(
+        p.buffers
+            .iter()
+            .map(|(name, at, bytes)| format!("buffer {name} at {at}: {bytes} B")),
+    );
+    out.extend(
+        p.mailbox
+            .map(|m| format!("mailbox word at {}, full at {}, empty at {}", m.word, m.full, m.empty)),
+    );
     out
 }
 
 fn registers(p: &RoleProgram) -> Vec<String> {
-    let mut out: Vec<_> = p.handles.iter().map(|(name, r)| format!("handle {name} of ring {}", ring(p, r.0))).collect();
-    out.extend((0u32..).zip(&p.tiles).map(|(i, t)| format!("tile {}: {}", tile(p, RegTileId(i)), layout(t.layout))));
+    let mut out: Vec<_> = p
+        .handles
+        .iter()
+        .map(|(name, r)| format!("handle {name} of ring {}", ring(p, r.0)))
+        .collect();
+    out.extend(
+        (0u32..)
+            .zip(&p.tiles)
+            .map(|(i, t)| format!("tile {}: {}", tile(p, RegTileId(i)), layout(t.layout))),
+    );
     out
 }
 
@@ -111,8 +153,14 @@ pub fn statement(p: &RoleProgram, stmt: &Stmt) -> String {
     match stmt {
         Stmt::Note(text) => format!("; {text}"),
         Stmt::Set { var: v, value } => format!("{} = {}", var(p, v.0), expr(p, value)),
-        Stmt::Loop { name, count, unroll, .. } => {
-            let unroll = if *unroll > 1 { format!(" unroll {unroll}") } else { String::new() };
+        Stmt::Loop {
+            name, count, unroll, ..
+        } => {
+            let unroll = if *unroll > 1 {
+                format!(" unroll {unroll}")
+            } else {
+                String::new()
+            };
             format!("loop {name} ({}){unroll} {{", expr(p, count))
         }
         Stmt::Fill { ring: r, load: l } => format!("fill {}: {}", ring(p, r.0), load(p, l)),
@@ -122,18 +170,51 @@ pub fn statement(p: &RoleProgram, stmt: &Stmt) -> String {
         Stmt::Issue(d) => dot(p, d),
         Stmt::Wait { pending } => format!("wait {pending}"),
         Stmt::Calc { dst, calc: c } => format!("{} = {}", tile(p, *dst), calc(p, c)),
-        Stmt::ReadShared { dst, handle: h, tile: t } => format!("{} = shared {}.slot{}", tile(p, *dst), handle(p, h.0), smem(*t)),
+        Stmt::ReadShared {
+            dst,
+            handle: h,
+            tile: t,
+        } => format!("{} = shared {}.slot{}", tile(p, *dst), handle(p, h.0), smem(*t)),
         Stmt::ReadGlobal { dst, at } => format!("{} = {}", tile(p, *dst), global(p, at)),
         Stmt::Repair { check, limit, .. } => format!("repair unless {} <= {limit:e} {{", tile(p, *check)),
-        Stmt::WarpDot { acc, a, b, rows, cols, depth, dtype } => {
-            format!("{} = warp dot {} x {} as [{rows}, {cols}, {depth}] {dtype}", tile(p, *acc), operand(p, a), operand(p, b))
+        Stmt::WarpDot {
+            acc,
+            a,
+            b,
+            rows,
+            cols,
+            depth,
+            dtype,
+        } => {
+            format!(
+                "{} = warp dot {} x {} as [{rows}, {cols}, {depth}] {dtype}",
+                tile(p, *acc),
+                operand(p, a),
+                operand(p, b)
+            )
         }
         Stmt::StagedVisible => "staged visible".to_owned(),
         Stmt::ConsumersMeet => "consumers meet".to_owned(),
         Stmt::StagingFree => "staging free".to_owned(),
-        Stmt::Stage { src, place: at, tile: t } => format!("stage {}{} = {}", place(p, *at), smem(*t), tile(p, *src)),
-        Stmt::StoreStaged { map, place: at, tile: t, coords: c, name } => {
-            format!("store {name}: {} at {} = {}{}", map_name(p, map.0), coords(p, c), place(p, *at), smem(*t))
+        Stmt::Stage {
+            src,
+            place: at,
+            tile: t,
+        } => format!("stage {}{} = {}", place(p, *at), smem(*t), tile(p, *src)),
+        Stmt::StoreStaged {
+            map,
+            place: at,
+            tile: t,
+            coords: c,
+            name,
+        } => {
+            format!(
+                "store {name}: {} at {} = {}{}",
+                map_name(p, map.0),
+                coords(p, c),
+                place(p, *at),
+                smem(*t)
+            )
         }
         Stmt::WriteGlobal { src, at } => format!("{} = {}", global(p, at), tile(p, *src)),
         Stmt::TurnWait => "turn wait".to_owned(),
@@ -147,7 +228,13 @@ fn load(p: &RoleProgram, l: &Load) -> String {
         Cache::EvictFirst => " evict-first",
         Cache::EvictLast => " evict-last",
     };
-    format!("{}{} from {} at {}{cache}", l.name, smem(l.tile), map_name(p, l.map.0), coords(p, &l.coords))
+    format!(
+        "{}{} from {} at {}{cache}",
+        l.name,
+        smem(l.tile),
+        map_name(p, l.map.0),
+        coords(p, &l.coords)
+    )
 }
 
 fn dot(p: &RoleProgram, d: &Dot) -> String {
@@ -169,7 +256,12 @@ fn dot(p: &RoleProgram, d: &Dot) -> String {
 }
 
 fn operand(p: &RoleProgram, o: &SmemOperand) -> String {
-    format!("{}{}{}", place(p, o.place), smem(o.tile), if o.mn_major { " mn-major" } else { "" })
+    format!(
+        "{}{}{}",
+        place(p, o.place),
+        smem(o.tile),
+        if o.mn_major { " mn-major" } else { "" }
+    )
 }
 
 fn place(p: &RoleProgram, at: Place) -> String {
@@ -183,8 +275,15 @@ fn place(p: &RoleProgram, at: Place) -> String {
 }
 
 fn global(p: &RoleProgram, at: &GlobalAt) -> String {
-    let name = p.pointers.get(at.pointer as usize).map_or_else(|| format!("pointer{}", at.pointer), |x| tensor(p, x.tensor));
-    format!("global {name} at {} below {}", coords(p, &at.coords), expr(p, &at.bound))
+    let name = p
+        .pointers
+        .get(at.pointer as usize)
+        .map_or_else(|| format!("pointer{}", at.pointer), |x| tensor(p, x.tensor));
+    format!(
+        "global {name} at {} below {}",
+        coords(p, &at.coords),
+        expr(p, &at.bound)
+    )
 }
 
 fn coords(p: &RoleProgram, coords: &[Coord]) -> String {
@@ -212,24 +311,50 @@ fn calc(p: &RoleProgram, c: &Calc) -> String {
             let terms: Vec<_> = terms.iter().map(|t| term(p, t)).collect();
             format!("mask({}, {}, {fill:?})", tile(p, *a), terms.join(" and "))
         }
-        Calc::Select { cmp, lhs, rhs, then, otherwise } => {
-            format!("select({} {} {}, {}, {})", src(p, *lhs), lower(cmp), src(p, *rhs), src(p, *then), src(p, *otherwise))
+        Calc::Select {
+            cmp,
+            lhs,
+            rhs,
+            then,
+            otherwise,
+        } => {
+            format!(
+                "select({} {} {}, {}, {})",
+                src(p, *lhs),
+                lower(cmp),
+                src(p, *rhs),
+                src(p, *then),
+                src(p, *otherwise)
+            )
         }
-        Calc::Reduce { op, src: a, quad } => format!("row_{}({}){}", lower(op), tile(p, *a), if *quad { "" } else { " per lane" }),
+        Calc::Reduce { op, src: a, quad } => format!(
+            "row_{}({}){}",
+            lower(op),
+            tile(p, *a),
+            if *quad { "" } else { " per lane" }
+        ),
         Calc::QuadSum(a) => format!("quad_sum({})", tile(p, *a)),
         Calc::ScaleUnlessOne { factor } => format!("itself * {} unless one", tile(p, *factor)),
     }
 }
 
 fn term(p: &RoleProgram, t: &Term) -> String {
-    format!("{} * row + {} * col + {} >= 0", t.row_coef, t.col_coef, expr(p, &t.base))
+    format!(
+        "{} * row + {} * col + {} >= 0",
+        t.row_coef,
+        t.col_coef,
+        expr(p, &t.base)
+    )
 }
 
 fn src(p: &RoleProgram, s: Src) -> String {
     match s {
         Src::Tile(t) => tile(p, t),
         Src::Const(v) => format!("{v:?}"),
-        Src::Param(i) => p.scalars.get(i as usize).map_or_else(|| format!("scalar{i}"), |s| s.0.clone()),
+        Src::Param(i) => p
+            .scalars
+            .get(i as usize)
+            .map_or_else(|| format!("scalar{i}"), |s| s.0.clone()),
     }
 }
 
@@ -237,12 +362,17 @@ fn src(p: &RoleProgram, s: Src) -> String {
 #[must_use]
 pub fn expr(p: &RoleProgram, e: &Expr) -> String {
     let inner = |e: &Expr| match e {
-        Expr::Bin(IxBin::Add | IxBin::Sub | IxBin::Mul | IxBin::FloorDiv | IxBin::Rem, _) => format!("({})", expr(p, e)),
+        Expr::Bin(IxBin::Add | IxBin::Sub | IxBin::Mul | IxBin::FloorDiv | IxBin::Rem, _) => {
+            format!("({})", expr(p, e))
+        }
         _ => expr(p, e),
     };
     match e {
         Expr::Const(v) => v.to_string(),
-        Expr::Runtime(i) => p.runtime.get(*i as usize).map_or_else(|| format!("runtime{i}"), Clone::clone),
+        Expr::Runtime(i) => p
+            .runtime
+            .get(*i as usize)
+            .map_or_else(|| format!("runtime{i}"), Clone::clone),
         Expr::Var(v) => var(p, v.0),
         Expr::Bin(op, ab) => {
             let (a, b) = (inner(&ab.0), inner(&ab.1));
@@ -280,7 +410,9 @@ fn smem(t: SmemTile) -> String {
 }
 
 fn tile(p: &RoleProgram, id: RegTileId) -> String {
-    p.tiles.get(id.0 as usize).map_or_else(|| format!("tile#{}", id.0), |t| format!("{}#{}", t.name, id.0))
+    p.tiles
+        .get(id.0 as usize)
+        .map_or_else(|| format!("tile#{}", id.0), |t| format!("{}#{}", t.name, id.0))
 }
 
 fn var(p: &RoleProgram, id: u32) -> String {
@@ -288,17 +420,25 @@ fn var(p: &RoleProgram, id: u32) -> String {
 }
 
 fn ring(p: &RoleProgram, id: u32) -> String {
-    p.rings.get(id as usize).map_or_else(|| format!("ring{id}"), |r| r.name.clone())
+    p.rings
+        .get(id as usize)
+        .map_or_else(|| format!("ring{id}"), |r| r.name.clone())
 }
 
 fn handle(p: &RoleProgram, id: u32) -> String {
-    p.handles.get(id as usize).map_or_else(|| format!("handle{id}"), |h| h.0.clone())
+    p.handles
+        .get(id as usize)
+        .map_or_else(|| format!("handle{id}"), |h| h.0.clone())
 }
 
 fn map_name(p: &RoleProgram, id: u32) -> String {
-    p.maps.get(id as usize).map_or_else(|| format!("map{id}"), |m| m.name.clone())
+    p.maps
+        .get(id as usize)
+        .map_or_else(|| format!("map{id}"), |m| m.name.clone())
 }
 
 fn tensor(p: &RoleProgram, id: u32) -> String {
-    p.tensors.get(id as usize).map_or_else(|| format!("tensor{id}"), |t| t.name.clone())
+    p.tensors
+        .get(id as usize)
+        .map_or_else(|| format!("tensor{id}"), |t| t.name.clone())
 }

@@ -6,4 +6,5 @@
 mod four_dots;
 mod gated_mlp;
 mod harness;
+mod random;
 mod windowed;

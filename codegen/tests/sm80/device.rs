@@ -63,27 +63,37 @@ pub struct Run<'a> {
     pub seed: u64,
 }
 
-/// Launches, and gives the output back; findings, unwritten elements and writes to padding are failures.
-pub fn run(r: &Run<'_>) -> Matrix {
-    let module = Module::parse(&r.compiled.ptx.to_string()).unwrap_or_else(|e| panic!("{e}"));
-    let mut device = Device::new(DeviceConfig { seed: r.seed, sm_count: 2, max_smem_bytes: 166_912, ..DeviceConfig::default() });
-    let (out_name, mut out) = r.output.clone();
-    let mut buffers: BTreeMap<&str, (Buffer, usize)> = BTreeMap::new();
-    for (name, m) in &r.inputs {
-        buffers.insert(name, (device.upload(&bytes_of(&m.bits)), m.stride));
-    }
-    let target = device.alloc(out.bits.len() * 2);
-    buffers.insert(out_name, (target, out.stride));
-    let args: Vec<Arg> = r.compiled.launch.params.iter().map(|p| match p {
-        Param::Pointer { tensor, .. } => Arg::Buffer(buffers[tensor.as_str()].0),
-        Param::Stride { tensor, dim, .. } => Arg::U64(if *dim == 0 { buffers[tensor.as_str()].1 as u64 } else { 1 }),
-        Param::Size { name } => Arg::U32(r.sizes[name.as_str()]),
+/// A small device of this target.
+pub fn device(seed: u64) -> Device {
+    Device::new(DeviceConfig { seed, sm_count: 2, max_smem_bytes: 166_912, ..DeviceConfig::default() })
+}
+
+/// Launches with tensors given by address and strides; findings are failures.
+pub fn launch(device: &mut Device, compiled: &Compiled, blocks: u32, sizes: &BTreeMap<&str, u32>, tensors: &BTreeMap<&str, (Buffer, Vec<usize>)>) {
+    let module = Module::parse(&compiled.ptx.to_string()).unwrap_or_else(|e| panic!("{e}"));
+    let facts = &compiled.launch;
+    let args: Vec<Arg> = facts.params.iter().map(|p| match p {
+        Param::Pointer { tensor, .. } => Arg::Buffer(tensors[tensor.as_str()].0),
+        Param::Stride { tensor, dim, .. } => Arg::U64(tensors[tensor.as_str()].1[*dim as usize] as u64),
+        Param::Size { name } => Arg::U32(sizes[name.as_str()]),
         other => panic!("a parameter this target does not have: {other:?}"),
     }).collect();
-    let facts = &r.compiled.launch;
-    let config = LaunchConfig::linear(r.blocks, facts.block[0], facts.shared_bytes);
+    let config = LaunchConfig::linear(blocks, facts.block[0], facts.shared_bytes);
     let report = device.launch(&module, &facts.entry, config, &args).unwrap_or_else(|f| panic!("{:?}", f.all()));
     assert!(report.findings.is_empty(), "{:?}", report.findings);
+}
+
+/// Launches, and gives the output back; findings, unwritten elements and writes to padding are failures.
+pub fn run(r: &Run<'_>) -> Matrix {
+    let mut device = device(r.seed);
+    let (out_name, mut out) = r.output.clone();
+    let mut tensors = BTreeMap::new();
+    for (name, m) in &r.inputs {
+        tensors.insert(*name, (device.upload(&bytes_of(&m.bits)), vec![m.stride, 1]));
+    }
+    let target = device.alloc(out.bits.len() * 2);
+    tensors.insert(out_name, (target, vec![out.stride, 1]));
+    launch(&mut device, r.compiled, r.blocks, &r.sizes, &tensors);
     let padding: Vec<std::ops::Range<usize>> = (0..out.rows - 1).map(|i| (i * out.stride + out.cols) * 2..(i + 1) * out.stride * 2).collect();
     assert_eq!(device.unwritten(target).unwrap(), padding, "exactly the elements of the tensor are written");
     // The padding has no value; it is made one so that the rest can be read.

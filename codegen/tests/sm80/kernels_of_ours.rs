@@ -1,6 +1,7 @@
 //! Kernels that exist for these tests only.
 
-use dsl::ir::span;
+use dsl::ir::{At, span};
+use dsl::trace::cols;
 use dsl::{DType, Kernel, Trace};
 
 /// `y = (x·w1) * silu(x·w2)`: two sums that share a loaded operand, and calculations after the fold.
@@ -47,6 +48,31 @@ pub fn sum_of_two_folds(dtype: DType) -> Kernel {
         sums.total("sum")
     });
     kernel.store(&y, [span(row, m_tile), span(col, n_tile)], &(once + again * 2.0).cast(dtype));
+    kernel.finish().unwrap()
+}
+
+/// `y[z] = a[z]·b[z] + bias`, kept in f32, and the largest element of each row; `bias` is one number per column.
+pub fn batched_with_bias(dtype: DType) -> Kernel {
+    let kernel = Trace::new("batched");
+    let [batch, m, n, k] = ["batch", "m", "n", "k"].map(|name| kernel.runtime(name));
+    let [m_tile, n_tile, k_tile] = ["m_tile", "n_tile", "k_tile"].map(|name| kernel.tile(name));
+    let a = kernel.input("a", dtype, [batch.clone(), m.clone(), k.clone()]);
+    let b = kernel.input("b", dtype, [batch.clone(), k.clone(), n.clone()]);
+    let bias = kernel.input("bias", DType::F32, [n.clone()]);
+    let y = kernel.output("y", DType::F32, [batch.clone(), m.clone(), n.clone()]);
+    let peak = kernel.output("peak", DType::F32, [batch.clone(), m.clone()]);
+    let row = kernel.grid("m_block", m.ceil_div(m_tile)) * m_tile;
+    let z = kernel.grid("z", batch);
+    let sums = kernel.fold("k", k.ceil_div(k_tile).max(1), |fold, step| {
+        let depth = step * k_tile;
+        let left = fold.load(&a, [At::from(&z), span(&row, m_tile), span(&depth, k_tile)]);
+        let right = fold.load(&b, [At::from(&z), span(&depth, k_tile), span(0, n_tile)]);
+        fold.accumulate("sum", &left.dot(&right));
+    });
+    let total = sums.total("sum") + kernel.load_col(&bias, [span(0, n_tile)]);
+    let inside = total.mask(&cols(0).lt(&n), f32::NEG_INFINITY);
+    kernel.store(&peak, [At::from(&z), span(&row, m_tile)], &inside.row_max());
+    kernel.store(&y, [At::from(&z), span(row, m_tile), span(0, n_tile)], &total);
     kernel.finish().unwrap()
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dsl::DType;
 use dsl::schedule::{Direction, Schedule};
 
-use crate::device::{Matrix, Run, run};
+use crate::device::{Matrix, Run, device, launch, run};
 use crate::{all_products, compiled, kernels_of_ours, product, schedule};
 
 /// Relative rounding of the output type, doubled, and of f32 sums over the magnitudes.
@@ -96,6 +96,23 @@ fn every_order_of_blocks_and_trips_covers_the_output() {
 }
 
 #[test]
+fn a_fold_walks_its_trips_in_the_order_asked_for() {
+    // The three trips add 1, 2^26 and -2^26: what is left tells which came first.
+    let (mut a, mut b) = (Matrix::random(DType::F16, 1, 192, 1), Matrix::random(DType::F16, 192, 1, 1));
+    a.bits[..192].fill(0);
+    for (i, (left, right)) in [(1.0, 1.0), (8192.0, 8192.0), (-8192.0, 8192.0)].into_iter().enumerate() {
+        a.bits[64 * i] = half::f16::from_f64(left).to_bits();
+        b.bits[64 * i * b.stride] = half::f16::from_f64(right).to_bits();
+    }
+    for (direction, wanted) in [(Direction::Ascending, 0.0), (Direction::Descending, 1.0)] {
+        let c = compiled(&product(DType::F16, false, false), &schedule([64, 64, 64], 1, 2).fold("k", |f| f.direction(direction)));
+        let sizes = BTreeMap::from([("m", 1), ("n", 1), ("k", 192)]);
+        let got = run(&Run { compiled: &c, blocks: 1, sizes, inputs: vec![("a", &a), ("b", &b)], output: ("c", Matrix::empty(DType::F16, 1, 1)), seed: 0 });
+        assert_eq!(got.at(0, 0), wanted, "{direction:?}");
+    }
+}
+
+#[test]
 fn a_kernel_no_pass_was_written_for() {
     let (m, n, k) = (70, 77, 150);
     let dtype = DType::F16;
@@ -115,7 +132,8 @@ fn a_kernel_no_pass_was_written_for() {
 
 #[test]
 fn two_folds_share_their_slots() {
-    let (m, n, k) = (64, 64, 200);
+    // Three trips of two slots: the last one reads the slot that the next fold fills first.
+    let (m, n, k) = (64, 64, 150);
     let dtype = DType::F16;
     let [a, b] = [Matrix::random(dtype, m, k, 1), Matrix::random(dtype, k, n, 2)];
     let c = compiled(&kernels_of_ours::sum_of_two_folds(dtype), &Schedule::default().tile("m_tile", 64).tile("n_tile", 64).tile("k_tile", 64));
@@ -127,5 +145,40 @@ fn two_folds_share_their_slots() {
             let wanted = 3.0 * (0..k).map(|l| a.at(i, l) * b.at(l, j)).sum::<f64>();
             assert!((got.at(i, j) - wanted).abs() <= wanted.abs() / 512.0 + 0.01, "[{i}, {j}]: {} for {wanted}", got.at(i, j));
         }
+    }
+}
+
+#[test]
+fn batches_vectors_and_f32_outputs() {
+    let (batch, m, n, k) = (3, 70, 37, 80);
+    let dtype = DType::Bf16;
+    let a: Vec<Matrix> = (0..batch).map(|z| Matrix::random(dtype, m, k, 1 + z as u64)).collect();
+    let b: Vec<Matrix> = (0..batch).map(|z| Matrix::random(dtype, k, n, 9 + z as u64)).collect();
+    let bias: Vec<f32> = (0..n).map(|j| j as f32 * 0.25 - 4.0).collect();
+    // Each batch starts on 16 bytes; a step of whole padded rows keeps it so.
+    let joined = |parts: &[Matrix], rows: usize| -> Vec<u8> {
+        parts.iter().flat_map(|p| [p.bits.clone(), vec![0x7fff; rows * p.stride - p.bits.len()]].concat()).collect::<Vec<u16>>().iter().flat_map(|v| v.to_le_bytes()).collect()
+    };
+    let mut d = device(0);
+    let (y, peak) = (d.alloc(batch * m * n * 4), d.alloc(batch * m * 4));
+    let tensors = BTreeMap::from([
+        ("a", (d.upload(&joined(&a, m)), vec![m * a[0].stride, a[0].stride, 1])),
+        ("b", (d.upload(&joined(&b, k)), vec![k * b[0].stride, b[0].stride, 1])),
+        ("bias", (d.upload(&bias.iter().flat_map(|v| v.to_le_bytes()).collect::<Vec<u8>>()), vec![1])),
+        ("y", (y, vec![m * n, n, 1])),
+        ("peak", (peak, vec![m, 1])),
+    ]);
+    let c = compiled(&kernels_of_ours::batched_with_bias(dtype), &Schedule::default().tile("m_tile", 64).tile("n_tile", 64).tile("k_tile", 64));
+    let sizes = BTreeMap::from([("batch", batch as u32), ("m", m as u32), ("n", n as u32), ("k", k as u32)]);
+    launch(&mut d, &c, 2 * batch as u32, &sizes, &tensors);
+    let floats = |bytes: Vec<u8>| -> Vec<f64> { bytes.chunks_exact(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect() };
+    let (y, peak) = (floats(d.read(y).unwrap()), floats(d.read(peak).unwrap()));
+    for (z, i) in (0..batch).flat_map(|z| (0..m).map(move |i| (z, i))) {
+        let wanted: Vec<f64> = (0..n).map(|j| (0..k).map(|l| a[z].at(i, l) * b[z].at(l, j)).sum::<f64>() + f64::from(bias[j])).collect();
+        for (j, w) in wanted.iter().enumerate() {
+            assert!((y[(z * m + i) * n + j] - w).abs() < 1e-3, "[{z}, {i}, {j}]: {} for {w}", y[(z * m + i) * n + j]);
+        }
+        let most = wanted.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        assert!((peak[z * m + i] - most).abs() < 1e-3, "[{z}, {i}]: {} for {most}", peak[z * m + i]);
     }
 }

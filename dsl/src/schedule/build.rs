@@ -97,7 +97,7 @@ impl Schedule {
         self
     }
 
-    /// Places a computed dot operand.
+    /// Places a left dot operand.
     #[must_use]
     pub fn operand(mut self, name: &str, placement: Placement) -> Self {
         self.operands.insert(name.to_owned(), placement);

@@ -26,7 +26,7 @@ pub struct Schedule {
     /// By load name.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub loads: BTreeMap<String, LoadPlan>,
-    /// By value name: where a computed dot operand lives.
+    /// By value name: where a left dot operand lives.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub operands: BTreeMap<String, Placement>,
     /// By fold name.

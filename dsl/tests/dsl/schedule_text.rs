@@ -157,7 +157,7 @@ fn names_are_checked_against_the_kernel() {
     );
     name_fault(
         "[operands]\nleft = \"shared\"\n",
-        "line 2: operands.left: the kernel has no computed dot operand `left`; it has: doubled",
+        "line 2: operands.left: the kernel has no left dot operand `left`; it has: doubled",
     );
     name_fault(
         "[folds.dept]\nunroll = 2\n",

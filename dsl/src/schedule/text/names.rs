@@ -35,7 +35,7 @@ pub fn check_names(schedule: &Schedule, kernel: &Kernel) -> Result<(), TextError
         check(&["loads", name], "load", name, &known.loads);
     }
     for name in schedule.operands.keys() {
-        check(&["operands", name], "computed dot operand", name, &known.operands);
+        check(&["operands", name], "left dot operand", name, &known.operands);
     }
     for (name, plan) in &schedule.stores {
         check(&["stores", name], "output", name, &known.outputs);
@@ -80,7 +80,8 @@ fn fold_names(kernel: &Kernel, fold: &Fold, plan: &FoldPlan) -> Vec<TextError> {
         let path = ["folds", &fold.name, section, &entry].map(str::to_owned).to_vec();
         TextError { path, line: None, kind }
     };
-    let inside = named_in(kernel, &fold.body);
+    let mut inside = named_in(kernel, &fold.body);
+    inside.extend(fold.rescales());
     let mut errors = vec![];
     for name in plan.stages.keys().filter(|name| !inside.contains(name)) {
         let kind = Fault::UnknownName {
@@ -115,7 +116,10 @@ fn check_event(kernel: &Kernel, fold: &Fold, event: &str) -> Option<Fault> {
             });
         }
     };
-    let known = named_in(kernel, &ids);
+    let mut known = named_in(kernel, &ids);
+    if what == INSIDE {
+        known.extend(fold.rescales());
+    }
     (!known.iter().any(|k| k == name)).then(|| Fault::UnknownName {
         what,
         name: name.to_owned(),
@@ -144,7 +148,7 @@ impl Known {
             tiles: kernel.tiles.iter().map(|t| t.name.clone()).collect(),
             axes: kernel.grid.iter().map(|a| a.name.clone()).collect(),
             loads: of(&|op| matches!(op, Op::Load { .. })),
-            operands: named_in(kernel, &computed_operands(kernel, &live)),
+            operands: named_in(kernel, &left_operands(kernel, &live)),
             folds: live
                 .iter()
                 .filter_map(|id| kernel.fold(*id))
@@ -155,15 +159,13 @@ impl Known {
     }
 }
 
-/// Dot operands that are not loads: their place is the schedule's to choose.
-fn computed_operands(kernel: &Kernel, live: &[ValueId]) -> Vec<ValueId> {
+/// Left dot operands: their place, registers or shared memory, is the schedule's to choose.
+fn left_operands(kernel: &Kernel, live: &[ValueId]) -> Vec<ValueId> {
     let mut found = vec![];
     for id in live {
-        let Op::Dot { a, b } = kernel.op(*id) else { continue };
-        for operand in [a.value, b.value] {
-            if !matches!(kernel.op(operand), Op::Load { .. }) && !found.contains(&operand) {
-                found.push(operand);
-            }
+        let Op::Dot { a, .. } = kernel.op(*id) else { continue };
+        if !found.contains(&a.value) {
+            found.push(a.value);
         }
     }
     found

@@ -1,0 +1,47 @@
+//! A ring must have a slot for every tile held at once, or its producer waits for ever.
+
+use std::collections::BTreeMap;
+
+use crate::error::Refusal;
+use crate::role::{RingId, RoleProgram, Stmt};
+
+/// Refuses rings with fewer slots than a consumer holds at once.
+pub fn capacity(program: &RoleProgram) -> Result<(), Refusal> {
+    let mut count = Count::default();
+    count.block(&program.consumer);
+    for (ring, most) in count.most {
+        let r = &program.rings[ring.0 as usize];
+        if most > r.stages {
+            let fact = format!("a consumer holds {most} of its slots at once");
+            return Err(Refusal::new(format!("loads (ring `{}`).stages", r.name), r.stages.to_string(), fact, format!("{most} or more")));
+        }
+    }
+    Ok(())
+}
+
+#[derive(Default)]
+struct Count {
+    held: BTreeMap<RingId, u32>,
+    most: BTreeMap<RingId, u32>,
+}
+
+impl Count {
+    fn block(&mut self, stmts: &[Stmt]) {
+        for s in stmts {
+            match s {
+                Stmt::Acquire { ring, .. } => {
+                    let held = self.held.entry(*ring).or_default();
+                    *held += 1;
+                    let most = self.most.entry(*ring).or_default();
+                    *most = (*most).max(*held);
+                }
+                Stmt::Release { ring, .. } => {
+                    let held = self.held.entry(*ring).or_default();
+                    *held = held.saturating_sub(1);
+                }
+                Stmt::Loop { body, .. } => self.block(body),
+                _ => {}
+            }
+        }
+    }
+}
