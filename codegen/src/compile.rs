@@ -9,7 +9,7 @@ use crate::plan::Scheduled;
 use crate::ptx::{self, Ptx};
 use crate::role::RoleProgram;
 use crate::target::{Family, Target};
-use crate::{ampere, emit, lower, plan, rewrite};
+use crate::{ampere, check, emit, lower, plan, rewrite};
 
 /// Every stage of one compilation.
 #[derive(Clone, Debug)]
@@ -47,17 +47,38 @@ fn complete(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<Com
         return without_roles(scheduled, target);
     }
     let program = lower::lower(&scheduled, target)?;
+    check::check(&program, target).map_err(|v| CompileError::Unsafe(v.iter().map(ToString::to_string).collect()))?;
     let launch = launch::facts(&program, target.name);
-    let module = emit::emit(&program, vec![format!("warpwright {}: {}", env!("CARGO_PKG_VERSION"), program.name)], target.name);
+    let module = emit::emit(
+        &program,
+        vec![format!("warpwright {}: {}", env!("CARGO_PKG_VERSION"), program.name)],
+        target.name,
+    );
     let ptx = ptx::write(&module);
-    Ok(Compiled { scheduled, program, ampere: None, ptx, launch })
+    Ok(Compiled {
+        scheduled,
+        program,
+        ampere: None,
+        ptx,
+        launch,
+    })
 }
 
 /// The path of targets whose warps are all alike.
 fn without_roles(scheduled: Scheduled, target: &Target) -> Result<Compiled, CompileError> {
     let program = ampere::lower(&scheduled, target)?;
     let launch = program.facts(target.name);
-    let header = vec![format!("warpwright {}: {}", env!("CARGO_PKG_VERSION"), program.shell.name)];
+    let header = vec![format!(
+        "warpwright {}: {}",
+        env!("CARGO_PKG_VERSION"),
+        program.shell.name
+    )];
     let ptx = ptx::write(&ampere::emit(&program, header, target.name));
-    Ok(Compiled { scheduled, program: program.shell.clone(), ampere: Some(program), ptx, launch })
+    Ok(Compiled {
+        scheduled,
+        program: program.shell.clone(),
+        ampere: Some(program),
+        ptx,
+        launch,
+    })
 }

@@ -12,14 +12,28 @@ pub struct Refusal {
 
 impl std::fmt::Display for Refusal {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{}: asked for {}; {}; allowed: {}", self.key, self.asked, self.fact, self.allowed)
+        write!(
+            f,
+            "{}: asked for {}; {}; allowed: {}",
+            self.key, self.asked, self.fact, self.allowed
+        )
     }
 }
 
 impl Refusal {
     /// Builds a refusal.
-    pub fn new(key: impl Into<String>, asked: impl Into<String>, fact: impl Into<String>, allowed: impl Into<String>) -> Self {
-        Self { key: key.into(), asked: asked.into(), fact: fact.into(), allowed: allowed.into() }
+    pub fn new(
+        key: impl Into<String>,
+        asked: impl Into<String>,
+        fact: impl Into<String>,
+        allowed: impl Into<String>,
+    ) -> Self {
+        Self {
+            key: key.into(),
+            asked: asked.into(),
+            fact: fact.into(),
+            allowed: allowed.into(),
+        }
     }
 }
 

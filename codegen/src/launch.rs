@@ -70,7 +70,11 @@ pub enum Param {
 /// The facts of a program.
 #[must_use]
 pub fn facts(p: &RoleProgram, target: &str) -> LaunchFacts {
-    let kind = if p.grid.persistence == Persistence::None { "blocks" } else { "persistent" };
+    let kind = if p.grid.persistence == Persistence::None {
+        "blocks"
+    } else {
+        "persistent"
+    };
     let blocks = p.grid.axes.iter().map(|a| text(&a.count, p)).collect();
     let tensors = p.tensors.iter().map(|t| TensorFact {
         name: t.name.clone(),
@@ -84,7 +88,10 @@ pub fn facts(p: &RoleProgram, target: &str) -> LaunchFacts {
         target: target.to_owned(),
         block: [p.threads(), 1, 1],
         shared_bytes: p.shared_bytes,
-        grid: GridRule { kind: kind.to_owned(), blocks },
+        grid: GridRule {
+            kind: kind.to_owned(),
+            blocks,
+        },
         runtime: p.runtime.clone(),
         tensors: tensors.collect(),
         params: params(p),
@@ -93,24 +100,42 @@ pub fn facts(p: &RoleProgram, target: &str) -> LaunchFacts {
 
 fn params(p: &RoleProgram) -> Vec<Param> {
     let name = |t: u32| p.tensors[t as usize].name.clone();
-    let mut out: Vec<Param> = p.maps.iter().map(|m| Param::TensorMap {
-        name: m.name.clone(),
-        tensor: name(m.tensor),
-        r#box: m.boxes.clone(),
-        swizzle: 128,
-        l2_promotion: m.l2_promotion,
-    }).collect();
+    let mut out: Vec<Param> = p
+        .maps
+        .iter()
+        .map(|m| Param::TensorMap {
+            name: m.name.clone(),
+            tensor: name(m.tensor),
+            r#box: m.boxes.clone(),
+            swizzle: 128,
+            l2_promotion: m.l2_promotion,
+        })
+        .collect();
     for pointer in &p.pointers {
         let tensor = name(pointer.tensor);
-        out.push(Param::Pointer { name: format!("{tensor}_ptr"), tensor: tensor.clone() });
+        out.push(Param::Pointer {
+            name: format!("{tensor}_ptr"),
+            tensor: tensor.clone(),
+        });
         for (dim, _) in (0u32..).zip(&p.tensors[pointer.tensor as usize].dims) {
-            out.push(Param::Stride { name: format!("{tensor}_stride{dim}"), tensor: tensor.clone(), dim });
+            out.push(Param::Stride {
+                name: format!("{tensor}_stride{dim}"),
+                tensor: tensor.clone(),
+                dim,
+            });
         }
     }
     out.extend(p.runtime.iter().map(|n| Param::Size { name: n.clone() }));
-    out.extend(p.scalars.iter().map(|(n, positive)| Param::Scalar { name: n.clone(), positive: *positive }));
+    out.extend(p.scalars.iter().map(|(n, positive)| Param::Scalar {
+        name: n.clone(),
+        positive: *positive,
+    }));
     if p.mailbox.is_some() {
-        out.push(Param::Scratch { name: "scratch".into(), bytes: 8, initial: 0 });
+        out.push(Param::Scratch {
+            name: "scratch".into(),
+            bytes: 8,
+            initial: 0,
+        });
     }
     out
 }

@@ -153,3 +153,14 @@ fn broken_programs_do_not_panic() {
     program.producer_warps = u32::MAX;
     assert!(check(&program, &SM_90A).is_err());
 }
+
+/// Found by random schedules: every statement is in order, and yet nobody moves.
+#[test]
+fn one_slot_under_turns_is_never_accepted() {
+    let Some(program) = programs::one_slot_under_turns() else {
+        println!("refused before it is lowered");
+        return;
+    };
+    let violations = check(&program, &SM_90A).map(|_| ()).unwrap_err();
+    assert!(violations.iter().all(|v| v.rule == Rule::Deadlock), "{violations:?}");
+}

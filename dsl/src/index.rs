@@ -55,7 +55,8 @@ impl Ix {
             return Ix::Const(value);
         }
         match (op, &lhs, &rhs) {
-            (IxBin::Add | IxBin::Sub, _, Ix::Const(0)) | (IxBin::Mul | IxBin::FloorDiv | IxBin::CeilDiv, _, Ix::Const(1)) => lhs,
+            (IxBin::Add | IxBin::Sub, _, Ix::Const(0))
+            | (IxBin::Mul | IxBin::FloorDiv | IxBin::CeilDiv, _, Ix::Const(1)) => lhs,
             (IxBin::Add, Ix::Const(0), _) | (IxBin::Mul, Ix::Const(1), _) => rhs,
             (IxBin::Mul, Ix::Const(0), _) | (IxBin::Mul, _, Ix::Const(0)) => Ix::Const(0),
             _ => Ix::Bin(op, Box::new((lhs, rhs))),

@@ -83,7 +83,10 @@ impl<T: Into<Ix>> From<T> for At {
 
 /// `len` indices from `start`.
 pub fn span(start: impl Into<Ix>, len: impl Into<Extent>) -> At {
-    At::Span { start: start.into(), len: len.into() }
+    At::Span {
+        start: start.into(),
+        len: len.into(),
+    }
 }
 
 /// How a tensor parameter is used.
@@ -195,7 +198,10 @@ pub struct Operand {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Op {
     /// Elements of a tensor, zero outside it.
-    Load { tensor: TensorId, at: Vec<At> },
+    Load {
+        tensor: TensorId,
+        at: Vec<At>,
+    },
     /// A constant, broadcast.
     Const(f32),
     /// A kernel parameter, broadcast.
@@ -206,23 +212,47 @@ pub enum Op {
     Fma(ValueId, ValueId, ValueId),
     Cast(ValueId),
     /// Keeps elements where the mask holds, `fill` elsewhere.
-    Mask { src: ValueId, mask: Mask, fill: f32 },
+    Mask {
+        src: ValueId,
+        mask: Mask,
+        fill: f32,
+    },
     /// `if lhs cmp rhs { then } else { otherwise }`, element by element.
-    Select { cmp: CmpOp, lhs: ValueId, rhs: ValueId, then: ValueId, otherwise: ValueId },
+    Select {
+        cmp: CmpOp,
+        lhs: ValueId,
+        rhs: ValueId,
+        then: ValueId,
+        otherwise: ValueId,
+    },
     /// Reduces the columns: `[rows, cols] -> [rows]`.
     Reduce(ReduceOp, ValueId),
     /// Matrix product with f32 accumulation.
-    Dot { a: Operand, b: Operand },
+    Dot {
+        a: Operand,
+        b: Operand,
+    },
     /// `exp2(scores - reference)`, where the fold's reference is first raised to cover `scores`.
-    Rebase { scores: ValueId },
+    Rebase {
+        scores: ValueId,
+    },
     /// Loop with carried state.
     Fold(Box<Fold>),
     /// The current value of a carry, inside the fold.
-    FoldArg { carry: u32 },
+    FoldArg {
+        carry: u32,
+    },
     /// The final value of a carry, after the fold.
-    FoldOut { fold: ValueId, carry: u32 },
+    FoldOut {
+        fold: ValueId,
+        carry: u32,
+    },
     /// Writes a tile; elements outside the tensor are dropped.
-    Store { tensor: TensorId, at: Vec<At>, src: ValueId },
+    Store {
+        tensor: TensorId,
+        at: Vec<At>,
+        src: ValueId,
+    },
 }
 
 /// How a carry moves from one trip to the next.
@@ -271,7 +301,10 @@ impl Fold {
     /// The steps by which sums follow the reference, as schedules name them: `SUM.rescale`.
     #[must_use]
     pub fn rescales(&self) -> Vec<String> {
-        let rescaled = self.carries.iter().filter(|c| matches!(c.kind, CarryKind::Sum { rescaled: true, .. }));
+        let rescaled = self
+            .carries
+            .iter()
+            .filter(|c| matches!(c.kind, CarryKind::Sum { rescaled: true, .. }));
         rescaled.map(|c| format!("{}.rescale", c.name)).collect()
     }
 }
@@ -330,7 +363,12 @@ impl Kernel {
     /// Appends a value and returns its id; the caller puts it into a block.
     pub fn push(&mut self, op: Op, ty: TileType, site: Site) -> ValueId {
         let id = ValueId(u32::try_from(self.values.len()).unwrap_or(u32::MAX));
-        self.values.push(Value { op, ty, name: None, site });
+        self.values.push(Value {
+            op,
+            ty,
+            name: None,
+            site,
+        });
         id
     }
 
@@ -367,7 +405,13 @@ impl Op {
             Op::Rebase { scores } => vec![*scores],
             Op::Binary(_, a, b) => vec![*a, *b],
             Op::Fma(a, b, c) => vec![*a, *b, *c],
-            Op::Select { lhs, rhs, then, otherwise, .. } => vec![*lhs, *rhs, *then, *otherwise],
+            Op::Select {
+                lhs,
+                rhs,
+                then,
+                otherwise,
+                ..
+            } => vec![*lhs, *rhs, *then, *otherwise],
             Op::Dot { a, b } => vec![a.value, b.value],
             Op::FoldOut { fold, .. } => vec![*fold],
         }

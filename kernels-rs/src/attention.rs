@@ -28,8 +28,16 @@ pub fn forward(spec: Spec) -> Result<Kernel, TraceErrors> {
     let (q_tile, kv_tile) = (kernel.tile("q_tile"), kernel.tile("kv_tile"));
     let (dim, head_dim) = (Ix::from(spec.head_dim), spec.head_dim);
 
-    let q = kernel.input("q", spec.dtype, [batch.clone(), q_len.clone(), heads.clone(), dim.clone()]);
-    let k = kernel.input("k", spec.dtype, [batch.clone(), kv_len.clone(), kv_heads.clone(), dim.clone()]);
+    let q = kernel.input(
+        "q",
+        spec.dtype,
+        [batch.clone(), q_len.clone(), heads.clone(), dim.clone()],
+    );
+    let k = kernel.input(
+        "k",
+        spec.dtype,
+        [batch.clone(), kv_len.clone(), kv_heads.clone(), dim.clone()],
+    );
     let v = kernel.input("v", spec.dtype, [batch.clone(), kv_len.clone(), kv_heads, dim.clone()]);
     let o = kernel.output("o", spec.dtype, [batch.clone(), q_len.clone(), heads.clone(), dim]);
     let lse = kernel.output("lse", DType::F32, [batch.clone(), heads.clone(), q_len.clone()]);
@@ -45,7 +53,11 @@ pub fn forward(spec: Spec) -> Result<Kernel, TraceErrors> {
     let in_head = |start: Ix, len| [(&batch).into(), span(start, len), (&head).into(), span(0, head_dim)];
     let in_kv_head = |start: Ix, len| [(&batch).into(), span(start, len), (&kv_head).into(), span(0, head_dim)];
 
-    let visible = if spec.causal { (&first_row + q_tile + &shift).min(&kv_len) } else { kv_len.clone() };
+    let visible = if spec.causal {
+        (&first_row + q_tile + &shift).min(&kv_len)
+    } else {
+        kv_len.clone()
+    };
     let queries = kernel.load(&q, in_head(first_row.clone(), q_tile)).named("q");
 
     let sums = kernel.rescaled_fold("kv", visible.ceil_div(kv_tile).max(1), |fold, j| {
@@ -55,8 +67,14 @@ pub fn forward(spec: Spec) -> Result<Kernel, TraceErrors> {
 
         let (row, col) = (rows(first_row.clone()), cols(first_col.clone()));
         let in_range = col.clone().lt(&kv_len);
-        let seen = if spec.causal { in_range & col.le(row + &shift) } else { in_range };
-        let weights = fold.rebase(&(scores.mask(&seen, f32::NEG_INFINITY) * &scale_log2)).named("p");
+        let seen = if spec.causal {
+            in_range & col.le(row + &shift)
+        } else {
+            in_range
+        };
+        let weights = fold
+            .rebase(&(scores.mask(&seen, f32::NEG_INFINITY) * &scale_log2))
+            .named("p");
         fold.accumulate("l", &weights.row_sum());
 
         let values = fold.load(&v, in_kv_head(first_col, kv_tile)).named("v");
@@ -66,7 +84,15 @@ pub fn forward(spec: Spec) -> Result<Kernel, TraceErrors> {
     let total = sums.total("l");
     let zero = kernel.constant(0.0);
     let inverse = total.equals(&zero).select(&zero, &total.recip());
-    kernel.store(&o, in_head(first_row.clone(), q_tile), &(sums.total("acc") * inverse).cast(spec.dtype));
-    kernel.store(&lse, [(&batch).into(), (&head).into(), span(first_row, q_tile)], &((sums.reference() + total.log2()) * std::f32::consts::LN_2));
+    kernel.store(
+        &o,
+        in_head(first_row.clone(), q_tile),
+        &(sums.total("acc") * inverse).cast(spec.dtype),
+    );
+    kernel.store(
+        &lse,
+        [(&batch).into(), (&head).into(), span(first_row, q_tile)],
+        &((sums.reference() + total.log2()) * std::f32::consts::LN_2),
+    );
     kernel.finish()
 }

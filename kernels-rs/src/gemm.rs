@@ -24,7 +24,13 @@ pub fn gemm(spec: Spec) -> Result<Kernel, TraceErrors> {
     let kernel = Trace::new("gemm");
     let [m, n, k] = ["m", "n", "k"].map(|name| kernel.runtime(name));
     let [m_tile, n_tile, k_tile] = ["m_tile", "n_tile", "k_tile"].map(|name| kernel.tile(name));
-    let stored = |transposed: bool, rows: &Ix, cols: &Ix| if transposed { [cols.clone(), rows.clone()] } else { [rows.clone(), cols.clone()] };
+    let stored = |transposed: bool, rows: &Ix, cols: &Ix| {
+        if transposed {
+            [cols.clone(), rows.clone()]
+        } else {
+            [rows.clone(), cols.clone()]
+        }
+    };
     let a = kernel.input("a", spec.dtype, stored(spec.a_transposed, &m, &k));
     let b = kernel.input("b", spec.dtype, stored(spec.b_transposed, &k, &n));
     let c = kernel.output("c", spec.dtype, [m.clone(), n.clone()]);
@@ -37,10 +43,23 @@ pub fn gemm(spec: Spec) -> Result<Kernel, TraceErrors> {
 
     let sums = kernel.fold("k", k.ceil_div(k_tile).max(1), |fold, step| {
         let depth = step * k_tile;
-        let left = fold.load(&a, at(spec.a_transposed, piece(&row, m_tile), piece(&depth, k_tile))).named("a");
-        let right = fold.load(&b, at(spec.b_transposed, piece(&depth, k_tile), piece(&col, n_tile))).named("b");
-        fold.accumulate("acc", &view(left, spec.a_transposed).dot(view(right, spec.b_transposed)).named("ab"));
+        let left = fold
+            .load(&a, at(spec.a_transposed, piece(&row, m_tile), piece(&depth, k_tile)))
+            .named("a");
+        let right = fold
+            .load(&b, at(spec.b_transposed, piece(&depth, k_tile), piece(&col, n_tile)))
+            .named("b");
+        fold.accumulate(
+            "acc",
+            &view(left, spec.a_transposed)
+                .dot(view(right, spec.b_transposed))
+                .named("ab"),
+        );
     });
-    kernel.store(&c, [piece(&row, m_tile), piece(&col, n_tile)], &sums.total("acc").cast(spec.dtype));
+    kernel.store(
+        &c,
+        [piece(&row, m_tile), piece(&col, n_tile)],
+        &sums.total("acc").cast(spec.dtype),
+    );
     kernel.finish()
 }

@@ -20,7 +20,9 @@ pub fn row_softmax(dtype: DType) -> Result<Kernel, TraceErrors> {
 
     let sums = kernel.rescaled_fold("sum", blocks.clone(), |fold, j| {
         let col = j * n_tile;
-        let piece = fold.load(&x, [span(row.clone(), m_tile), span(col.clone(), n_tile)]).named("x_sum");
+        let piece = fold
+            .load(&x, [span(row.clone(), m_tile), span(col.clone(), n_tile)])
+            .named("x_sum");
         let scores = piece.cast(DType::F32).mask(&cols(col).lt(&n), f32::NEG_INFINITY) * log2_e;
         let weights = fold.rebase(&scores);
         fold.accumulate("l", &weights.row_sum());

@@ -53,12 +53,42 @@ const fn plain(name: &'static str, text: &'static str) -> Shipped {
 
 /// Every shipped schedule.
 pub const TABLE: &[Shipped] = &[
-    attention("attention_d64_full", 64, false, include_str!("../schedules/attention_d64_full.toml")),
-    attention("attention_d64_causal", 64, true, include_str!("../schedules/attention_d64_causal.toml")),
-    attention("attention_d128_full", 128, false, include_str!("../schedules/attention_d128_full.toml")),
-    attention("attention_d128_causal", 128, true, include_str!("../schedules/attention_d128_causal.toml")),
-    attention("attention_d256_full", 256, false, include_str!("../schedules/attention_d256_full.toml")),
-    attention("attention_d256_causal", 256, true, include_str!("../schedules/attention_d256_causal.toml")),
+    attention(
+        "attention_d64_full",
+        64,
+        false,
+        include_str!("../schedules/attention_d64_full.toml"),
+    ),
+    attention(
+        "attention_d64_causal",
+        64,
+        true,
+        include_str!("../schedules/attention_d64_causal.toml"),
+    ),
+    attention(
+        "attention_d128_full",
+        128,
+        false,
+        include_str!("../schedules/attention_d128_full.toml"),
+    ),
+    attention(
+        "attention_d128_causal",
+        128,
+        true,
+        include_str!("../schedules/attention_d128_causal.toml"),
+    ),
+    attention(
+        "attention_d256_full",
+        256,
+        false,
+        include_str!("../schedules/attention_d256_full.toml"),
+    ),
+    attention(
+        "attention_d256_causal",
+        256,
+        true,
+        include_str!("../schedules/attention_d256_causal.toml"),
+    ),
     plain("gemm", include_str!("../schedules/gemm.toml")),
     plain("row_softmax", include_str!("../schedules/row_softmax.toml")),
 ];

@@ -1,6 +1,7 @@
-//! The project's chores: `cargo xtask tools | test | tidy | goldens`.
+//! The project's chores: `cargo xtask try | test | tools | tidy | goldens`.
 
 mod goldens;
+mod main_job;
 mod steps;
 mod summary;
 mod test;
@@ -15,6 +16,7 @@ use anyhow::{Context, bail};
 const USAGE: &str = "\
 usage: cargo xtask COMMAND
 
+  try                     the main job: run a tuned kernel on a GPU, or check and compile it without one
   tools [VERSION...]      fetch the pinned assembler and disassemblers; VERSION names further assembler versions, or 'all'
   test [--require-tools]  everything a change must pass: format, lints, house rules, doc tests, tests
   tidy                    the house rules only
@@ -37,6 +39,7 @@ fn main() -> ExitCode {
 fn dispatch(command: &str, args: &[String]) -> anyhow::Result<ExitCode> {
     let root = workspace_root()?;
     match command {
+        "try" => return main_job::run(&root),
         "tools" => tool_setup::run(args)?,
         "test" => return test::run(&root, args),
         "tidy" => tidy::run(&root)?,

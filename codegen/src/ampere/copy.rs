@@ -25,6 +25,8 @@ struct Chunk {
     src: Reg,
     dst: Reg,
     step_bytes: Reg,
+    /// Rows below the first chunk.
+    down: u32,
 }
 
 /// How much of a tile lies inside its tensor.
@@ -46,14 +48,24 @@ impl Emitter<'_> {
         let dst = self.int(IntOp::Add, self.at.smem, copy.offset);
         let dst = self.mad(tid_row, 128u32, dst);
         let dst = self.mad(swizzled, 16u32, dst);
-        Copier { tid_row, tid_col: self.int(IntOp::Shl, chunk, 3u32), dst, step: threads / 8 }
+        Copier {
+            tid_row,
+            tid_col: self.int(IntOp::Shl, chunk, 3u32),
+            dst,
+            step: threads / 8,
+        }
     }
 
     /// Address of the tensor's first element with every point added.
     pub(super) fn matrix_base(&mut self, m: &Matrix, elem_bytes: u32) -> Reg {
-        let tensor = self.p.tensors[self.p.pointers[m.pointer as usize].tensor as usize].name.clone();
+        let tensor = self.p.tensors[self.p.pointers[m.pointer as usize].tensor as usize]
+            .name
+            .clone();
         let raw = self.reg(Class::B64);
-        self.push(Kind::LdParam { dst: raw, param: format!("{tensor}_ptr") });
+        self.push(Kind::LdParam {
+            dst: raw,
+            param: format!("{tensor}_ptr"),
+        });
         let mut base = self.reg(Class::B64);
         self.push(Kind::ToGlobal { dst: base, src: raw });
         for (dim, index) in &m.points {
@@ -79,9 +91,14 @@ impl Emitter<'_> {
     }
 
     pub(super) fn stride_bytes(&mut self, m: &Matrix, dim: u32, elem_bytes: u32) -> Reg {
-        let tensor = self.p.tensors[self.p.pointers[m.pointer as usize].tensor as usize].name.clone();
+        let tensor = self.p.tensors[self.p.pointers[m.pointer as usize].tensor as usize]
+            .name
+            .clone();
         let stride = self.reg(Class::B64);
-        self.push(Kind::LdParam { dst: stride, param: format!("{tensor}_stride{dim}") });
+        self.push(Kind::LdParam {
+            dst: stride,
+            param: format!("{tensor}_stride{dim}"),
+        });
         self.int64(IntOp::MulLo, stride, elem_bytes)
     }
 
@@ -90,14 +107,22 @@ impl Emitter<'_> {
     /// Base and strides are read from the parameters again in every trip: registers are scarcer than that.
     pub(super) fn copy_tile(&mut self, copy: &Copy, c: &Copier, slot: Reg) {
         self.note(format!("copy {}", copy.name));
-        let (row, col) = (self.first_index(c.tid_row, &copy.from.row.0), self.first_index(c.tid_col, &copy.from.col.0));
+        let (row, col) = (
+            self.first_index(c.tid_row, &copy.from.row.0),
+            self.first_index(c.tid_col, &copy.from.col.0),
+        );
         let base = self.matrix_base(&copy.from, 2);
         let row_bytes = self.stride_bytes(&copy.from, copy.from.row_dim, 2);
         let step_bytes = self.int64(IntOp::MulLo, row_bytes, i64::from(c.step));
         let src = self.offset(base, row, row_bytes);
         let src = self.offset(src, col, 2u32);
         let dst = self.mad(slot, copy.tile.bytes(), c.dst);
-        let chunk = Chunk { src, dst, step_bytes };
+        let chunk = Chunk {
+            src,
+            dst,
+            step_bytes,
+            down: 0,
+        };
         let (edge, done) = (self.label(), self.label());
         let outside = self.reaches_outside(copy);
         self.push_if(outside, true, Kind::Bra(edge));
@@ -107,7 +132,9 @@ impl Emitter<'_> {
         self.note(format!("{} at the edge of its tensor", copy.name));
         let rows_left = self.indices_left(row, &copy.from.row.1);
         let cols_left = self.indices_left(col, &copy.from.col.1);
-        let bytes = (0..copy.tile.boxes()).map(|b| self.bytes_inside(cols_left, b)).collect();
+        let bytes = (0..copy.tile.boxes())
+            .map(|b| self.bytes_inside(cols_left, b))
+            .collect();
         self.copy_rows(copy, c, chunk, Some(&Inside { rows_left, bytes }));
         self.push(Kind::Label(done));
     }
@@ -118,10 +145,18 @@ impl Emitter<'_> {
             let end = self.expr(&Expr::bin(IxBin::Add, start.clone(), Expr::Const(i64::from(extent))));
             let (end, size) = (self.mov(Class::B32, end), self.expr(size));
             let p = self.reg(Class::Pred);
-            self.push(Kind::SetpI { cmp: Cmp::Gt, dst: p, a: end.into(), b: size });
+            self.push(Kind::SetpI {
+                cmp: Cmp::Gt,
+                dst: p,
+                a: end.into(),
+                b: size,
+            });
             p
         };
-        let (a, b) = (over(&copy.from.row, copy.tile.rows), over(&copy.from.col, copy.tile.cols));
+        let (a, b) = (
+            over(&copy.from.row, copy.tile.rows),
+            over(&copy.from.col, copy.tile.cols),
+        );
         let dst = self.reg(Class::Pred);
         self.push(Kind::PredOr { dst, a, b });
         dst
@@ -132,32 +167,60 @@ impl Emitter<'_> {
             if n > 0 {
                 chunk.src = self.int64(IntOp::Add, chunk.src, chunk.step_bytes);
             }
-            self.copy_row(copy, c, chunk, n * c.step, inside);
+            chunk.down = n * c.step;
+            self.copy_row(copy, c, chunk, inside);
         }
     }
 
     /// The chunks of one row, a box each.
-    fn copy_row(&mut self, copy: &Copy, c: &Copier, chunk: Chunk, down: u32, inside: Option<&Inside>) {
+    fn copy_row(&mut self, copy: &Copy, c: &Copier, chunk: Chunk, inside: Option<&Inside>) {
+        let down = chunk.down;
         let row_inside = inside.map(|i| {
             let p = self.reg(Class::Pred);
-            self.push(Kind::SetpI { cmp: Cmp::Gt, dst: p, a: i.rows_left.into(), b: down.into() });
+            self.push(Kind::SetpI {
+                cmp: Cmp::Gt,
+                dst: p,
+                a: i.rows_left.into(),
+                b: down.into(),
+            });
             p
         });
         // Threads whose row lies past the tile have no chunk.
         let guard = (down + c.step > copy.tile.rows).then(|| {
             let mine = self.reg(Class::Pred);
-            self.push(Kind::SetpI { cmp: Cmp::Lt, dst: mine, a: c.tid_row.into(), b: (copy.tile.rows - down).into() });
+            self.push(Kind::SetpI {
+                cmp: Cmp::Lt,
+                dst: mine,
+                a: c.tid_row.into(),
+                b: (copy.tile.rows - down).into(),
+            });
             mine
         });
         for b in 0..copy.tile.boxes() {
             let bytes = inside.zip(row_inside).map(|(i, pred)| {
                 let size = self.reg(Class::B32);
-                self.push(Kind::SelpI { dst: size, a: i.bytes[b as usize].into(), b: Opd::Int(0), pred });
+                self.push(Kind::SelpI {
+                    dst: size,
+                    a: i.bytes[b as usize].into(),
+                    b: Opd::Int(0),
+                    pred,
+                });
                 Opd::Reg(size)
             });
-            let dst = Addr { base: chunk.dst.into(), offset: i64::from(b * copy.tile.box_bytes() + down * 128) };
-            let src = Addr { base: chunk.src.into(), offset: i64::from(b * 128) };
-            let kind = Kind::CpAsync16 { dst, src, bytes, l2_prefetch: copy.l2_prefetch };
+            let dst = Addr {
+                base: chunk.dst.into(),
+                offset: i64::from(b * copy.tile.box_bytes() + down * 128),
+            };
+            let src = Addr {
+                base: chunk.src.into(),
+                offset: i64::from(b * 128),
+            };
+            let kind = Kind::CpAsync16 {
+                dst,
+                src,
+                bytes,
+                l2_prefetch: copy.l2_prefetch,
+            };
             match guard {
                 Some(mine) => self.push_if(mine, true, kind),
                 None => self.push(kind),
@@ -179,7 +242,11 @@ impl Emitter<'_> {
 
     /// Bytes of this thread's chunk of box `b` that lie inside the tensor: 0 to 16.
     fn bytes_inside(&mut self, cols_left: Reg, b: u32) -> Reg {
-        let left = if b == 0 { cols_left } else { self.int(IntOp::Sub, cols_left, 64 * b) };
+        let left = if b == 0 {
+            cols_left
+        } else {
+            self.int(IntOp::Sub, cols_left, 64 * b)
+        };
         let left = self.int(IntOp::MinS, left, 8u32);
         let left = self.int(IntOp::MaxS, left, 0u32);
         self.int(IntOp::Shl, left, 1u32)

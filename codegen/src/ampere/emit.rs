@@ -27,15 +27,31 @@ pub fn emit(program: &Program, header: Vec<String>, target: &'static str) -> Mod
                     e.push(Kind::CtaSync);
                 }
                 folds += 1;
-                Ring { fold: f, tid, threads: program.threads() }.emit(&mut e);
+                Ring {
+                    fold: f,
+                    tid,
+                    threads: program.threads(),
+                }
+                .emit(&mut e);
             }
         }
     }
     e.push(Kind::Label(done));
     e.push(Kind::Ret);
     let shell = &program.shell;
-    let registers = [Class::Pred, Class::B32, Class::B64, Class::F32].iter().map(|c| (*c, e.counts[*c as usize].max(1))).collect();
-    Module { header, target, entry: shell.name.clone(), params: params(shell), threads: program.threads(), registers, body: e.body }
+    let registers = [Class::Pred, Class::B32, Class::B64, Class::F32]
+        .iter()
+        .map(|c| (*c, e.counts[*c as usize].max(1)))
+        .collect();
+    Module {
+        header,
+        target,
+        entry: shell.name.clone(),
+        params: params(shell),
+        threads: program.threads(),
+        registers,
+        body: e.body,
+    }
 }
 
 /// Where a thread stands; warp and warpgroup are broadcast so that the assembler knows them to be uniform.
@@ -58,7 +74,8 @@ fn thread(e: &mut Emitter<'_>) {
     let col = e.int(IntOp::And, lane, 3u32);
     let col = e.int(IntOp::Shl, col, 1u32);
     let at = &mut e.at;
-    (at.smem, at.group, at.consumer, at.warp, at.lane, at.row, at.col) = (smem, consumer, consumer, warp, lane, row, col);
+    (at.smem, at.group, at.consumer, at.warp, at.lane, at.row, at.col) =
+        (smem, consumer, consumer, warp, lane, row, col);
 }
 
 /// This CTA's block; spare CTAs leave.
@@ -66,7 +83,12 @@ fn block(e: &mut Emitter<'_>, done: Label) {
     let total = frame::total(e);
     let tile = e.mov(Class::B32, Opd::Special(Special::CtaidX));
     let p = e.reg(Class::Pred);
-    e.push(Kind::SetpI { cmp: Cmp::Ge, dst: p, a: tile.into(), b: total });
+    e.push(Kind::SetpI {
+        cmp: Cmp::Ge,
+        dst: p,
+        a: tile.into(),
+        b: total,
+    });
     e.push_if(p, true, Kind::Bra(done));
     frame::decode(e, tile);
 }
@@ -95,14 +117,23 @@ impl Ring<'_> {
         let trips = e.mov(Class::B32, trips);
         let copiers: Vec<Copier> = f.copies.iter().map(|c| e.copier(c, self.tid, self.threads)).collect();
         let lanes: Vec<Lanes> = f.dots.iter().map(|d| e.dot_lanes(d, &f.copies)).collect();
-        let s = State { trips, issued: e.mov(Class::B32, Opd::Int(0)), fill: e.mov(Class::B32, Opd::Int(0)) };
+        let s = State {
+            trips,
+            issued: e.mov(Class::B32, Opd::Int(0)),
+            fill: e.mov(Class::B32, Opd::Int(0)),
+        };
         for _ in 1..f.stages {
             self.issue(e, &s, &copiers);
         }
         let (read, ran) = (e.mov(Class::B32, Opd::Int(0)), e.mov(Class::B32, Opd::Int(0)));
         let (top, end) = (e.label(), e.label());
         let none = e.reg(Class::Pred);
-        e.push(Kind::SetpI { cmp: Cmp::Le, dst: none, a: trips.into(), b: Opd::Int(0) });
+        e.push(Kind::SetpI {
+            cmp: Cmp::Le,
+            dst: none,
+            a: trips.into(),
+            b: Opd::Int(0),
+        });
         e.push_if(none, true, Kind::Bra(end));
         e.push(Kind::Label(top));
         e.note("this trip's tiles have landed for every thread, and the slot of the trip before is free");
@@ -113,9 +144,20 @@ impl Ring<'_> {
             e.dot_sync(dot, lanes, &f.copies, read);
         }
         self.advance(e, read);
-        e.push(Kind::Int { op: IntOp::Add, wide: false, dst: ran, a: ran.into(), b: Opd::Int(1) });
+        e.push(Kind::Int {
+            op: IntOp::Add,
+            wide: false,
+            dst: ran,
+            a: ran.into(),
+            b: Opd::Int(1),
+        });
         let more = e.reg(Class::Pred);
-        e.push(Kind::SetpI { cmp: Cmp::Lt, dst: more, a: ran.into(), b: trips.into() });
+        e.push(Kind::SetpI {
+            cmp: Cmp::Lt,
+            dst: more,
+            a: ran.into(),
+            b: trips.into(),
+        });
         e.push_if(more, true, Kind::Bra(top));
         e.push(Kind::Label(end));
         e.push(Kind::CpAsyncWait { pending: 0 });
@@ -125,28 +167,66 @@ impl Ring<'_> {
     /// Copies the next trip's tiles, if there is one; the group is closed either way, so that waits can count.
     fn issue(&self, e: &mut Emitter<'_>, s: &State, copiers: &[Copier]) {
         let (skip, over) = (e.label(), e.reg(Class::Pred));
-        e.push(Kind::SetpI { cmp: Cmp::Ge, dst: over, a: s.issued.into(), b: s.trips.into() });
+        e.push(Kind::SetpI {
+            cmp: Cmp::Ge,
+            dst: over,
+            a: s.issued.into(),
+            b: s.trips.into(),
+        });
         e.push_if(over, true, Kind::Bra(skip));
         let ahead = e.vars[self.fold.ahead.0 as usize];
         if self.fold.descending {
             let last = e.int(IntOp::Sub, s.trips, 1u32);
-            e.push(Kind::Int { op: IntOp::Sub, wide: false, dst: ahead, a: last.into(), b: s.issued.into() });
+            e.push(Kind::Int {
+                op: IntOp::Sub,
+                wide: false,
+                dst: ahead,
+                a: last.into(),
+                b: s.issued.into(),
+            });
         } else {
-            e.push(Kind::Mov { dst: ahead, src: s.issued.into() });
+            e.push(Kind::Mov {
+                dst: ahead,
+                src: s.issued.into(),
+            });
         }
         for (copy, copier) in self.fold.copies.iter().zip(copiers) {
             e.copy_tile(copy, copier, s.fill);
         }
         e.push(Kind::Label(skip));
         e.push(Kind::CpAsyncCommit);
-        e.push(Kind::Int { op: IntOp::Add, wide: false, dst: s.issued, a: s.issued.into(), b: Opd::Int(1) });
+        e.push(Kind::Int {
+            op: IntOp::Add,
+            wide: false,
+            dst: s.issued,
+            a: s.issued.into(),
+            b: Opd::Int(1),
+        });
         self.advance(e, s.fill);
     }
 
     fn advance(&self, e: &mut Emitter<'_>, slot: Reg) {
-        e.push(Kind::Int { op: IntOp::Add, wide: false, dst: slot, a: slot.into(), b: Opd::Int(1) });
+        e.push(Kind::Int {
+            op: IntOp::Add,
+            wide: false,
+            dst: slot,
+            a: slot.into(),
+            b: Opd::Int(1),
+        });
         let wrap = e.reg(Class::Pred);
-        e.push(Kind::SetpI { cmp: Cmp::Eq, dst: wrap, a: slot.into(), b: self.fold.stages.into() });
-        e.push_if(wrap, true, Kind::Mov { dst: slot, src: Opd::Int(0) });
+        e.push(Kind::SetpI {
+            cmp: Cmp::Eq,
+            dst: wrap,
+            a: slot.into(),
+            b: self.fold.stages.into(),
+        });
+        e.push_if(
+            wrap,
+            true,
+            Kind::Mov {
+                dst: slot,
+                src: Opd::Int(0),
+            },
+        );
     }
 }

@@ -50,7 +50,7 @@ fn gcd(a: i64, b: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::{is_multiple, never_negative};
-    use dsl::index::{AxisId, Ix, IterId, RuntimeId};
+    use dsl::index::{AxisId, IterId, Ix, RuntimeId};
 
     #[test]
     fn block_starts_are_aligned() {

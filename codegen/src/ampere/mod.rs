@@ -14,6 +14,7 @@
 mod copy;
 mod dot;
 mod emit;
+mod fold;
 mod index;
 mod lower;
 mod refuse;
@@ -47,7 +48,11 @@ impl Program {
     #[must_use]
     pub fn facts(&self, target: &str) -> LaunchFacts {
         let facts = launch::facts(&self.shell, target);
-        LaunchFacts { block: [self.threads(), 1, 1], shared_bytes: self.shared_bytes, ..facts }
+        LaunchFacts {
+            block: [self.threads(), 1, 1],
+            shared_bytes: self.shared_bytes,
+            ..facts
+        }
     }
 }
 

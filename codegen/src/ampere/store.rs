@@ -26,17 +26,33 @@ impl Emitter<'_> {
         let base = self.matrix_base(&s.to, elem_bytes);
         let stride = self.stride_bytes(&s.to, s.to.row_dim, elem_bytes);
         let (row, col) = (self.expr(&s.to.row.0), self.expr(&s.to.col.0));
-        let (row, col) = (self.int(IntOp::Add, self.at.row, row), self.int(IntOp::Add, self.at.col, col));
+        let (row, col) = (
+            self.int(IntOp::Add, self.at.row, row),
+            self.int(IntOp::Add, self.at.col, col),
+        );
         let (rows_left, cols_left) = (self.indices_left(row, &s.to.row.1), self.indices_left(col, &s.to.col.1));
         let first = self.offset(base, col, elem_bytes);
-        let mut out = Rows { at: vec![], left: vec![] };
+        let mut out = Rows {
+            at: vec![],
+            left: vec![],
+        };
         for r in 0..2 * slabs {
             let down = r / 2 * 64 + r % 2 * 8;
             let here = self.int(IntOp::Add, row, down);
             out.at.push(self.offset(first, here, stride));
             let (inside, left) = (self.reg(Class::Pred), self.reg(Class::B32));
-            self.push(Kind::SetpI { cmp: Cmp::Gt, dst: inside, a: rows_left.into(), b: down.into() });
-            self.push(Kind::SelpI { dst: left, a: cols_left.into(), b: Opd::Int(0), pred: inside });
+            self.push(Kind::SetpI {
+                cmp: Cmp::Gt,
+                dst: inside,
+                a: rows_left.into(),
+                b: down.into(),
+            });
+            self.push(Kind::SelpI {
+                dst: left,
+                a: cols_left.into(),
+                b: Opd::Int(0),
+                pred: inside,
+            });
             out.left.push(left);
         }
         out
@@ -50,8 +66,16 @@ impl Emitter<'_> {
             for (r, (at, left)) in (0u32..).zip(rows.at.iter().zip(&rows.left)) {
                 for group in 0..cols / 8 {
                     let p = e.reg(Class::Pred);
-                    e.push(Kind::SetpI { cmp, dst: p, a: (*left).into(), b: (8 * group + 1).into() });
-                    let at = Addr { base: Opd::Reg(*at), offset: i64::from(16 * group) };
+                    e.push(Kind::SetpI {
+                        cmp,
+                        dst: p,
+                        a: (*left).into(),
+                        b: (8 * group + 1).into(),
+                    });
+                    let at = Addr {
+                        base: Opd::Reg(*at),
+                        offset: i64::from(16 * group),
+                    };
                     e.push_if(p, true, make(at, nth(src, place(r, group))));
                 }
             }
@@ -68,7 +92,12 @@ impl Emitter<'_> {
         let size = self.mov(Class::B32, size);
         let odd = self.int(IntOp::And, size, 1u32);
         let (p, label) = (self.reg(Class::Pred), self.label());
-        self.push(Kind::SetpI { cmp: Cmp::Eq, dst: p, a: odd.into(), b: Opd::Int(0) });
+        self.push(Kind::SetpI {
+            cmp: Cmp::Eq,
+            dst: p,
+            a: odd.into(),
+            b: Opd::Int(0),
+        });
         self.push_if(p, true, Kind::Bra(label));
         label
     }
@@ -79,8 +108,16 @@ impl Emitter<'_> {
             for i in 0..cols / 4 {
                 let (group, side) = (i / 2, i % 2);
                 let p = self.reg(Class::Pred);
-                self.push(Kind::SetpI { cmp: Cmp::Gt, dst: p, a: (*left).into(), b: (8 * group + side).into() });
-                let at = Addr { base: Opd::Reg(*at), offset: i64::from(32 * group + 4 * side) };
+                self.push(Kind::SetpI {
+                    cmp: Cmp::Gt,
+                    dst: p,
+                    a: (*left).into(),
+                    b: (8 * group + side).into(),
+                });
+                let at = Addr {
+                    base: Opd::Reg(*at),
+                    offset: i64::from(32 * group + 4 * side),
+                };
                 let value = nth(src, r / 2 * cols / 2 + 4 * group + 2 * (r % 2) + side);
                 self.push_if(p, true, Kind::StGlobalF32 { at, src: value.into() });
             }

@@ -46,14 +46,6 @@ pub(super) fn check(sink: &mut Sink<'_, '_>, target: &Target) {
         if let Stmt::ReadShared { handle, tile, .. } = stmt {
             loaded_as(sink, site, Place::Slot(*handle), *tile);
         }
-        if let Stmt::Stage {
-            place: Place::Slot(h),
-            tile,
-            ..
-        } = stmt
-        {
-            loaded_as(sink, site, Place::Slot(*h), *tile);
-        }
     }
 }
 

@@ -15,7 +15,7 @@ pub(super) const BACK_EDGE: u32 = u32::MAX;
 /// Trip counts of a loop.
 const COUNTS: u32 = 4;
 /// Combinations of trip counts that are enumerated.
-const CASES: u32 = 256;
+const CASES: u32 = 64;
 /// Points at which expressions are evaluated.
 const POINTS: usize = 3;
 

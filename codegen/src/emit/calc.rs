@@ -52,25 +52,57 @@ impl Emitter<'_> {
             }
             Calc::Unary(op, a) => {
                 let a = self.element_of(a, to, e);
-                self.push(Kind::FloatFn { f: float_fn(op), dst, a });
+                self.push(Kind::FloatFn {
+                    f: float_fn(op),
+                    dst,
+                    a,
+                });
             }
             Calc::Exp2Mixed { src, every } => {
                 let a = self.element_of(src, to, e);
-                if e % every == every - 1 { self.exp2_polynomial(dst, a) } else { self.push(Kind::FloatFn { f: FloatFn::Ex2, dst, a }) }
+                if e % every + 1 == every {
+                    self.exp2_polynomial(dst, a)
+                } else {
+                    self.push(Kind::FloatFn {
+                        f: FloatFn::Ex2,
+                        dst,
+                        a,
+                    })
+                }
             }
             Calc::Binary(op, a, b) => {
                 let (a, b) = (self.element_of(a, to, e), self.element_of(b, to, e));
-                self.push(Kind::Float { op: float_op(op), dst, a, b });
+                self.push(Kind::Float {
+                    op: float_op(op),
+                    dst,
+                    a,
+                    b,
+                });
             }
             Calc::Fma(a, b, c) => {
-                let (a, b, c) = (self.element_of(a, to, e), self.element_of(b, to, e), self.element_of(c, to, e));
+                let (a, b, c) = (
+                    self.element_of(a, to, e),
+                    self.element_of(b, to, e),
+                    self.element_of(c, to, e),
+                );
                 self.push(Kind::Fma { dst, a, b, c });
             }
-            Calc::Select { cmp, lhs, rhs, then, otherwise } => {
+            Calc::Select {
+                cmp,
+                lhs,
+                rhs,
+                then,
+                otherwise,
+            } => {
                 let (l, r) = (self.element_of(lhs, to, e), self.element_of(rhs, to, e));
                 let (t, o) = (self.element_of(then, to, e), self.element_of(otherwise, to, e));
                 let pred = self.reg(Class::Pred);
-                self.push(Kind::SetpF { cmp: compare(cmp), dst: pred, a: l, b: r });
+                self.push(Kind::SetpF {
+                    cmp: compare(cmp),
+                    dst: pred,
+                    a: l,
+                    b: r,
+                });
                 self.push(Kind::SelpF { dst, a: t, b: o, pred });
             }
             _ => {}
@@ -83,7 +115,12 @@ impl Emitter<'_> {
         let power = self.float_fn(FloatFn::Ex2, doubled);
         let below = self.float(FloatOp::Add, power, 1.0f32);
         let part = self.float_fn(FloatFn::Rcp, below);
-        self.push(Kind::Fma { dst, a: part.into(), b: Opd::Float(-2.0), c: Opd::Float(1.0) });
+        self.push(Kind::Fma {
+            dst,
+            a: part.into(),
+            b: Opd::Float(-2.0),
+            c: Opd::Float(1.0),
+        });
     }
 
     /// `2^x` by a polynomial on the fraction and an exponent add; relative error below 5e-6 for `x >= -126`.
@@ -98,7 +135,12 @@ impl Emitter<'_> {
         let mut p = self.mov(Class::F32, 0.009_570_102f32);
         for c in [0.055_917_86f32, 0.240_247_44, 0.693_121_8, 0.999_999_3] {
             let next = self.reg(Class::F32);
-            self.push(Kind::Fma { dst: next, a: p.into(), b: f.into(), c: Opd::Float(c) });
+            self.push(Kind::Fma {
+                dst: next,
+                a: p.into(),
+                b: f.into(),
+                c: Opd::Float(c),
+            });
             p = next;
         }
         let bits = self.mov(Class::B32, shifted);
@@ -109,30 +151,50 @@ impl Emitter<'_> {
     }
 
     fn pack(&mut self, dst: RegTileId, src: RegTileId) {
-        let Layout::Packed { dtype, .. } = self.p.tiles[dst.0 as usize].layout else { return };
+        let Layout::Packed { dtype, .. } = self.p.tiles[dst.0 as usize].layout else {
+            return;
+        };
         let registers = self.p.tiles[dst.0 as usize].layout.registers();
         let (dst, src) = (self.tile(dst), self.tile(src));
         for e in 0..registers {
-            self.push(Kind::PackHalf { half: half(dtype), dst: nth(dst, e), lo: nth(src, 2 * e).into(), hi: nth(src, 2 * e + 1).into() });
+            self.push(Kind::PackHalf {
+                half: half(dtype),
+                dst: nth(dst, e),
+                lo: nth(src, 2 * e).into(),
+                hi: nth(src, 2 * e + 1).into(),
+            });
         }
     }
 
     fn unpack(&mut self, dst: RegTileId, src: RegTileId) {
-        let Layout::Packed { dtype, .. } = self.p.tiles[src.0 as usize].layout else { return };
+        let Layout::Packed { dtype, .. } = self.p.tiles[src.0 as usize].layout else {
+            return;
+        };
         let registers = self.p.tiles[src.0 as usize].layout.registers();
         let (dst, src) = (self.tile(dst), self.tile(src));
         for e in 0..registers {
-            self.push(Kind::UnpackHalf { half: half(dtype), lo: nth(dst, 2 * e), hi: nth(dst, 2 * e + 1), src: nth(src, e) });
+            self.push(Kind::UnpackHalf {
+                half: half(dtype),
+                lo: nth(dst, 2 * e),
+                hi: nth(dst, 2 * e + 1),
+                src: nth(src, e),
+            });
         }
     }
 
     /// Two chains per row, then the quad.
     fn reduce(&mut self, dst: RegTileId, op: ReduceOp, src: RegTileId, quad: bool) {
-        let Layout::Acc { slabs, cols } = self.p.tiles[src.0 as usize].layout else { return };
+        let Layout::Acc { slabs, cols } = self.p.tiles[src.0 as usize].layout else {
+            return;
+        };
         let (dst, src) = (self.tile(dst), self.tile(src));
-        let f = if op == ReduceOp::Max { FloatOp::Max } else { FloatOp::Add };
+        let f = if op == ReduceOp::Max {
+            FloatOp::Max
+        } else {
+            FloatOp::Add
+        };
         for row in 0..2 * slabs {
-            let first = row / 2 * cols / 2 + row % 2 * 2;
+            let first = row / 2 * (cols / 2) + row % 2 * 2;
             let mut chains = [nth(src, first), nth(src, first + 1)];
             for group in 1..cols / 8 {
                 for (lane, chain) in (0u32..).zip(chains.iter_mut()) {
@@ -143,7 +205,10 @@ impl Emitter<'_> {
             if quad {
                 total = self.over_quad(f, total);
             }
-            self.push(Kind::Mov { dst: nth(dst, row), src: total.into() });
+            self.push(Kind::Mov {
+                dst: nth(dst, row),
+                src: total.into(),
+            });
         }
     }
 
@@ -151,8 +216,15 @@ impl Emitter<'_> {
         for mask in [1, 2] {
             let other = self.reg(Class::F32);
             let (bits, moved) = (self.mov(Class::B32, value), self.reg(Class::B32));
-            self.push(Kind::ShflBfly { dst: moved, src: bits, mask });
-            self.push(Kind::Mov { dst: other, src: moved.into() });
+            self.push(Kind::ShflBfly {
+                dst: moved,
+                src: bits,
+                mask,
+            });
+            self.push(Kind::Mov {
+                dst: other,
+                src: moved.into(),
+            });
             value = self.float(f, value, other);
         }
         value
@@ -163,7 +235,10 @@ impl Emitter<'_> {
         let (dst, src) = (self.tile(dst), self.tile(src));
         for e in 0..registers {
             let total = self.over_quad(FloatOp::Add, nth(src, e));
-            self.push(Kind::Mov { dst: nth(dst, e), src: total.into() });
+            self.push(Kind::Mov {
+                dst: nth(dst, e),
+                src: total.into(),
+            });
         }
     }
 
@@ -172,16 +247,28 @@ impl Emitter<'_> {
         let to = self.p.tiles[dst.0 as usize].layout;
         let rows = self.p.tiles[factor.0 as usize].layout.registers();
         let (first, factor_reg) = (self.tile(dst), self.tile(factor));
-        let moved: Vec<Reg> = (0..rows).map(|r| {
-            let p = self.reg(Class::Pred);
-            self.push(Kind::SetpF { cmp: Cmp::Neu, dst: p, a: nth(factor_reg, r).into(), b: Opd::Float(1.0) });
-            p
-        }).collect();
+        let moved: Vec<Reg> = (0..rows)
+            .map(|r| {
+                let p = self.reg(Class::Pred);
+                self.push(Kind::SetpF {
+                    cmp: Cmp::Neu,
+                    dst: p,
+                    a: nth(factor_reg, r).into(),
+                    b: Opd::Float(1.0),
+                });
+                p
+            })
+            .collect();
         let (any, skip) = (self.vote_any(&moved), self.label());
         self.push_if(any, false, Kind::Bra(skip));
         for e in 0..to.registers() {
             let f = self.element_of(Src::Tile(factor), to, e);
-            self.push(Kind::Float { op: FloatOp::Mul, dst: nth(first, e), a: nth(first, e).into(), b: f });
+            self.push(Kind::Float {
+                op: FloatOp::Mul,
+                dst: nth(first, e),
+                a: nth(first, e).into(),
+                b: f,
+            });
         }
         self.push(Kind::Label(skip));
     }
@@ -193,7 +280,7 @@ fn place(have: Layout, to: Layout, e: u32) -> u32 {
         (Layout::Scalar, _) => 0,
         (Layout::Row { .. } | Layout::RowPartial { .. }, Layout::Acc { cols, .. }) => {
             let per_slab = cols / 2;
-            e / per_slab * 2 + (e % per_slab >> 1 & 1)
+            e / per_slab * 2 + ((e % per_slab) >> 1 & 1)
         }
         (Layout::Col { .. }, Layout::Acc { cols, .. }) => {
             let i = e % (cols / 2);

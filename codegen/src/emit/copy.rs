@@ -31,7 +31,10 @@ impl Emitter<'_> {
         let empty = self.slot_bar(state.slot, r.empty);
         self.wait_mbar(empty, state.phase.into());
         let full = self.slot_bar(state.slot, r.full);
-        self.push(Kind::MbarExpect { at: full, bytes: load.tile.bytes() });
+        self.push(Kind::MbarExpect {
+            at: full,
+            bytes: load.tile.bytes(),
+        });
         let bar = self.int(IntOp::Add, full.base, full.offset);
         let base = match state.slot {
             Some(slot) => self.mad(slot, r.slot_bytes, self.at.smem),
@@ -42,21 +45,34 @@ impl Emitter<'_> {
         for b in 0..load.tile.boxes() {
             let dst = self.int(IntOp::Add, base, r.offset + b * load.tile.box_bytes());
             let coords = self.box_coords(&load.coords, &starts, None, 64 * b);
-            self.push(Kind::TmaLoad { dst, map, coords, bar, cache });
+            self.push(Kind::TmaLoad {
+                dst,
+                map,
+                coords,
+                bar,
+                cache,
+            });
         }
         self.advance(ring);
     }
 
     fn starts(&mut self, coords: &[Coord]) -> Vec<Opd> {
-        coords.iter().map(|c| match c {
-            Coord::Point(e) | Coord::Rows(e) | Coord::Cols(e) => self.coord(e),
-        }).collect()
+        coords
+            .iter()
+            .map(|c| match c {
+                Coord::Point(e) | Coord::Rows(e) | Coord::Cols(e) => self.coord(e),
+            })
+            .collect()
     }
 
     fn coord(&mut self, e: &Expr) -> Opd {
         let v = self.expr(e);
         // Coordinates of a copy are registers; a moved constant costs nothing.
-        if matches!(v, Opd::Int(_)) { self.mov(Class::B32, v).into() } else { v }
+        if matches!(v, Opd::Int(_)) {
+            self.mov(Class::B32, v).into()
+        } else {
+            v
+        }
     }
 
     /// Coordinates of one box, innermost first.
@@ -90,7 +106,10 @@ impl Emitter<'_> {
 
     pub fn group_barrier(&mut self) {
         let id = self.int(IntOp::Add, self.at.consumer, Barrier::Group.id());
-        self.push(Kind::BarSync { id: id.into(), threads: 128 });
+        self.push(Kind::BarSync {
+            id: id.into(),
+            threads: 128,
+        });
     }
 
     /// The lane that issued the stores waits until they have read; the warpgroup waits for it.
@@ -101,7 +120,9 @@ impl Emitter<'_> {
 
     /// Writes packed registers with the 128-byte swizzle: 16-byte chunk `c` of row `r` lies at `c ^ (r & 7)`.
     pub fn stage(&mut self, src: RegTileId, place: Place, tile: SmemTile) {
-        let Layout::Packed { slabs, cols, .. } = self.p.tiles[src.0 as usize].layout else { return };
+        let Layout::Packed { slabs, cols, .. } = self.p.tiles[src.0 as usize].layout else {
+            return;
+        };
         let (src, base) = (self.tile(src), self.place(place));
         // Lane l gives row l % 8 of matrix l / 8: rows 0-7 and 8-15, then the next 8 columns.
         let lane = self.at.lane;
@@ -113,17 +134,30 @@ impl Emitter<'_> {
         let row = self.mad(self.at.consumer, slabs * 64, row);
         let at = self.mad(row, 128u32, base);
         let right = self.int(IntOp::ShrU, lane, 4u32);
-        let chunks: Vec<Reg> = (0..4u32).map(|q| {
-            let chunk = self.int(IntOp::Add, right, 2 * q);
-            let swizzled = self.int(IntOp::Xor, chunk, low);
-            self.mad(swizzled, 16u32, at)
-        }).collect();
+        let chunks: Vec<Reg> = (0..4u32)
+            .map(|q| {
+                let chunk = self.int(IntOp::Add, right, 2 * q);
+                let swizzled = self.int(IntOp::Xor, chunk, low);
+                self.mad(swizzled, 16u32, at)
+            })
+            .collect();
         for slab in 0..slabs {
             for group in 0..cols / 16 {
                 let first = slab * cols / 4 + 4 * group;
                 let offset = group / 4 * tile.box_bytes() + slab * 64 * 128;
-                let at = Addr { base: chunks[(group % 4) as usize].into(), offset: i64::from(offset) };
-                self.push(Kind::StMatrix { at, regs: [nth(src, first), nth(src, first + 1), nth(src, first + 2), nth(src, first + 3)] });
+                let at = Addr {
+                    base: chunks[(group % 4) as usize].into(),
+                    offset: i64::from(offset),
+                };
+                self.push(Kind::StMatrix {
+                    at,
+                    regs: [
+                        nth(src, first),
+                        nth(src, first + 1),
+                        nth(src, first + 2),
+                        nth(src, first + 3),
+                    ],
+                });
             }
         }
     }
@@ -134,7 +168,12 @@ impl Emitter<'_> {
         self.group_barrier();
         let skip = self.label();
         let p = self.reg(Class::Pred);
-        self.push(Kind::SetpI { cmp: Cmp::Ne, dst: p, a: self.at.warp.into(), b: Opd::Int(0) });
+        self.push(Kind::SetpI {
+            cmp: Cmp::Ne,
+            dst: p,
+            a: self.at.warp.into(),
+            b: Opd::Int(0),
+        });
         self.push_if(p, true, Kind::Bra(skip));
         let elected = self.reg(Class::Pred);
         self.push(Kind::Elect { dst: elected });
@@ -154,21 +193,31 @@ impl Emitter<'_> {
 
     /// Reads a slot into packed registers in the accumulator's places.
     pub fn read_shared(&mut self, dst: RegTileId, handle: HandleId, tile: SmemTile) {
-        let Layout::Packed { slabs, cols, .. } = self.p.tiles[dst.0 as usize].layout else { return };
+        let Layout::Packed { slabs, cols, .. } = self.p.tiles[dst.0 as usize].layout else {
+            return;
+        };
         let (dst, base) = (self.tile(dst), self.place(Place::Slot(handle)));
         let at = self.mad(self.at.row, 128u32, base);
         let at = self.mad(self.at.col, 2u32, at);
         let low = self.int(IntOp::ShrU, self.at.lane, 2u32);
-        let chunks: Vec<Reg> = (0..8u32).map(|c| {
-            let swizzled = self.int(IntOp::Xor, low, c);
-            self.mad(swizzled, 16u32, at)
-        }).collect();
+        let chunks: Vec<Reg> = (0..8u32)
+            .map(|c| {
+                let swizzled = self.int(IntOp::Xor, low, c);
+                self.mad(swizzled, 16u32, at)
+            })
+            .collect();
         for slab in 0..slabs {
             for group in 0..cols / 8 {
                 for half in 0..2 {
                     let offset = group / 8 * tile.box_bytes() + (slab * 64 + 8 * half) * 128;
-                    let at = Addr { base: chunks[(group % 8) as usize].into(), offset: i64::from(offset) };
-                    self.push(Kind::LdShared32 { dst: nth(dst, slab * cols / 4 + 2 * group + half), at });
+                    let at = Addr {
+                        base: chunks[(group % 8) as usize].into(),
+                        offset: i64::from(offset),
+                    };
+                    self.push(Kind::LdShared32 {
+                        dst: nth(dst, slab * cols / 4 + 2 * group + half),
+                        at,
+                    });
                 }
             }
         }
@@ -176,15 +225,23 @@ impl Emitter<'_> {
 
     /// Byte address of index 0 of the spanned dimension, and the byte stride along it.
     fn vector(&mut self, at: &GlobalAt) -> (Reg, Reg) {
-        let tensor = self.p.tensors[self.p.pointers[at.pointer as usize].tensor as usize].name.clone();
+        let tensor = self.p.tensors[self.p.pointers[at.pointer as usize].tensor as usize]
+            .name
+            .clone();
         let raw = self.reg(Class::B64);
-        self.push(Kind::LdParam { dst: raw, param: format!("{tensor}_ptr") });
+        self.push(Kind::LdParam {
+            dst: raw,
+            param: format!("{tensor}_ptr"),
+        });
         let mut base = self.reg(Class::B64);
         self.push(Kind::ToGlobal { dst: base, src: raw });
         let mut along = base;
         for (d, c) in at.coords.iter().enumerate() {
             let stride = self.reg(Class::B64);
-            self.push(Kind::LdParam { dst: stride, param: format!("{tensor}_stride{d}") });
+            self.push(Kind::LdParam {
+                dst: stride,
+                param: format!("{tensor}_stride{d}"),
+            });
             let stride = self.int64(IntOp::Shl, stride, 2u32);
             match c {
                 Coord::Point(e) => {
@@ -202,37 +259,68 @@ impl Emitter<'_> {
     }
 
     fn span_start(&mut self, at: &GlobalAt) -> Opd {
-        let found = at.coords.iter().find_map(|c| if let Coord::Rows(e) | Coord::Cols(e) = c { Some(e.clone()) } else { None });
+        let found = at.coords.iter().find_map(|c| {
+            if let Coord::Rows(e) | Coord::Cols(e) = c {
+                Some(e.clone())
+            } else {
+                None
+            }
+        });
         self.expr(&found.unwrap_or(Expr::Const(0)))
     }
 
     /// Address of `start + own + extra`, and whether it lies inside the tensor.
-    fn element(&mut self, at: &GlobalAt, base: Reg, along: Reg, own: Reg, extra: u32) -> (Addr, Reg) {
+    fn element(&mut self, at: &GlobalAt, (base, along): (Reg, Reg), own: Reg, extra: u32) -> (Addr, Reg) {
         let start = self.span_start(at);
         let index = self.int(IntOp::Add, own, start);
         let index = self.int(IntOp::Add, index, extra);
         let bound = self.expr(&at.bound);
         let inside = self.reg(Class::Pred);
-        self.push(Kind::SetpI { cmp: Cmp::Lt, dst: inside, a: index.into(), b: bound });
+        self.push(Kind::SetpI {
+            cmp: Cmp::Lt,
+            dst: inside,
+            a: index.into(),
+            b: bound,
+        });
         let wide = self.reg(Class::B64);
         self.push(Kind::Widen { dst: wide, src: index });
         let offset = self.int64(IntOp::MulLo, wide, along);
         let address = self.int64(IntOp::Add, base, offset);
-        (Addr { base: address.into(), offset: 0 }, inside)
+        (
+            Addr {
+                base: address.into(),
+                offset: 0,
+            },
+            inside,
+        )
     }
 
     /// One lane of each quad writes its rows.
     pub fn write_global(&mut self, src: RegTileId, at: &GlobalAt) {
-        let Layout::Row { slabs } = self.p.tiles[src.0 as usize].layout else { return };
-        let (src, (base, along)) = (self.tile(src), self.vector(at));
+        let Layout::Row { slabs } = self.p.tiles[src.0 as usize].layout else {
+            return;
+        };
+        let (src, vector) = (self.tile(src), self.vector(at));
         let skip = self.label();
         let p = self.reg(Class::Pred);
-        self.push(Kind::SetpI { cmp: Cmp::Ne, dst: p, a: self.at.col.into(), b: Opd::Int(0) });
+        self.push(Kind::SetpI {
+            cmp: Cmp::Ne,
+            dst: p,
+            a: self.at.col.into(),
+            b: Opd::Int(0),
+        });
         self.push_if(p, true, Kind::Bra(skip));
         for i in 0..2 * slabs {
             let row = self.at.row;
-            let (addr, inside) = self.element(at, base, along, row, i / 2 * 64 + i % 2 * 8);
-            self.push_if(inside, true, Kind::StGlobalF32 { at: addr, src: nth(src, i).into() });
+            let (addr, inside) = self.element(at, vector, row, i / 2 * 64 + i % 2 * 8);
+            self.push_if(
+                inside,
+                true,
+                Kind::StGlobalF32 {
+                    at: addr,
+                    src: nth(src, i).into(),
+                },
+            );
         }
         self.push(Kind::Label(skip));
     }
@@ -240,15 +328,25 @@ impl Emitter<'_> {
     /// Reads one f32 per row or column; zero outside.
     pub fn read_global(&mut self, dst: RegTileId, at: &GlobalAt) {
         let layout = self.p.tiles[dst.0 as usize].layout;
-        let (dst, (base, along)) = (self.tile(dst), self.vector(at));
+        let (dst, vector) = (self.tile(dst), self.vector(at));
         for i in 0..layout.registers() {
             let (own, extra) = match layout {
                 Layout::Col { .. } => (self.at.col, i / 2 * 8 + i % 2),
                 _ => (self.at.row, i / 2 * 64 + i % 2 * 8),
             };
-            let (addr, inside) = self.element(at, base, along, own, extra);
-            self.push(Kind::Mov { dst: nth(dst, i), src: Opd::Float(0.0) });
-            self.push_if(inside, true, Kind::LdGlobalF32 { dst: nth(dst, i), at: addr });
+            let (addr, inside) = self.element(at, vector, own, extra);
+            self.push(Kind::Mov {
+                dst: nth(dst, i),
+                src: Opd::Float(0.0),
+            });
+            self.push_if(
+                inside,
+                true,
+                Kind::LdGlobalF32 {
+                    dst: nth(dst, i),
+                    at: addr,
+                },
+            );
         }
     }
 }

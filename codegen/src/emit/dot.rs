@@ -29,7 +29,11 @@ impl Emitter<'_> {
                 (self.handles[h.0 as usize], ring.offset, ring.slot_bytes)
             }
         };
-        let base = self.int(IntOp::Add, smem, Opd::Int(i64::from(offset / 16) + (i64::from(leading) << 16)));
+        let base = self.int(
+            IntOp::Add,
+            smem,
+            Opd::Int(i64::from(offset / 16) + (i64::from(leading) << 16)),
+        );
         match slot {
             Some(slot) => self.mad(slot, step / 16, base),
             None => base,
@@ -37,15 +41,26 @@ impl Emitter<'_> {
     }
 
     fn step(&mut self, low: Reg, units: u32) -> Reg {
-        let low = if units == 0 { low } else { self.int(IntOp::Add, low, units) };
+        let low = if units == 0 {
+            low
+        } else {
+            self.int(IntOp::Add, low, units)
+        };
         let dst = self.reg(Class::B64);
-        self.push(Kind::Pack64 { dst, lo: low.into(), hi: Opd::Int(DESCRIPTOR_HIGH) });
+        self.push(Kind::Pack64 {
+            dst,
+            lo: low.into(),
+            hi: Opd::Int(DESCRIPTOR_HIGH),
+        });
         dst
     }
 
     /// Issues and commits one dot.
     pub fn issue(&mut self, dot: &Dot) {
-        self.note(format!("issue {} [{} x {} x {}]", dot.name, dot.rows, dot.cols, dot.depth));
+        self.note(format!(
+            "issue {} [{} x {} x {}]",
+            dot.name, dot.rows, dot.cols, dot.depth
+        ));
         let (acc, slabs) = (self.tile(dot.acc), dot.rows / 64);
         let b = self.descriptor(&dot.b);
         let a = match dot.a {
@@ -53,7 +68,11 @@ impl Emitter<'_> {
             OperandA::Shared(o) => {
                 let base = self.descriptor(&o);
                 // This warpgroup's rows: 128 B each when K-major, a box of 64 columns each when M-major.
-                let per_group = if o.mn_major { dot.rows / 64 * o.tile.box_bytes() / 16 } else { dot.rows * 8 };
+                let per_group = if o.mn_major {
+                    dot.rows / 64 * o.tile.box_bytes() / 16
+                } else {
+                    dot.rows * 8
+                };
                 self.mad(self.at.consumer, per_group, base)
             }
         };
@@ -64,7 +83,15 @@ impl Emitter<'_> {
                 let lhs = self.left(dot, a, slab, k);
                 let rhs = self.step(b, k_step(&dot.b, k));
                 let accumulate = Opd::Int(i64::from(dot.accumulate || k > 0));
-                self.push(Kind::Wgmma { n: dot.cols, half: half(dot.dtype), acc: regs.clone(), a: lhs, b: rhs, b_transposed: dot.b.mn_major, accumulate });
+                self.push(Kind::Wgmma {
+                    n: dot.cols,
+                    half: half(dot.dtype),
+                    acc: regs.clone(),
+                    a: lhs,
+                    b: rhs,
+                    b_transposed: dot.b.mn_major,
+                    accumulate,
+                });
             }
         }
         self.push(Kind::WgmmaCommit);
@@ -77,8 +104,15 @@ impl Emitter<'_> {
                 WgmmaA::Regs([nth(a, first), nth(a, first + 1), nth(a, first + 2), nth(a, first + 3)])
             }
             OperandA::Shared(o) => {
-                let rows = if o.mn_major { slab * o.tile.box_bytes() / 16 } else { slab * 64 * 8 };
-                WgmmaA::Shared { descriptor: self.step(a, rows + k_step(&o, k)), transposed: o.mn_major }
+                let rows = if o.mn_major {
+                    slab * o.tile.box_bytes() / 16
+                } else {
+                    slab * 64 * 8
+                };
+                WgmmaA::Shared {
+                    descriptor: self.step(a, rows + k_step(&o, k)),
+                    transposed: o.mn_major,
+                }
             }
         }
     }

@@ -63,8 +63,23 @@ impl Emitter<'_> {
         let back = self.int(IntOp::MulLo, q, b);
         let r = self.int(IntOp::Sub, a, back);
         let p = self.reg(Class::Pred);
-        self.push(Kind::SetpI { cmp: Cmp::Lt, dst: p, a: r.into(), b: Opd::Int(0) });
-        self.push_if(p, true, Kind::Int { op: IntOp::Sub, wide: false, dst: q, a: q.into(), b: Opd::Int(1) });
+        self.push(Kind::SetpI {
+            cmp: Cmp::Lt,
+            dst: p,
+            a: r.into(),
+            b: Opd::Int(0),
+        });
+        self.push_if(
+            p,
+            true,
+            Kind::Int {
+                op: IntOp::Sub,
+                wide: false,
+                dst: q,
+                a: q.into(),
+                b: Opd::Int(1),
+            },
+        );
         q.into()
     }
 }

@@ -39,7 +39,12 @@ pub fn kernel(e: &mut Emitter<'_>) {
     let (consumer, done) = (e.label(), e.label());
     let total = total(e);
     let p = e.reg(Class::Pred);
-    e.push(Kind::SetpI { cmp: Cmp::Ne, dst: p, a: e.at.group.into(), b: Opd::Int(0) });
+    e.push(Kind::SetpI {
+        cmp: Cmp::Ne,
+        dst: p,
+        a: e.at.group.into(),
+        b: Opd::Int(0),
+    });
     e.push_if(p, true, Kind::Bra(consumer));
     producer(e, total, done);
     e.push(Kind::Label(consumer));
@@ -66,15 +71,35 @@ fn thread(e: &mut Emitter<'_>) {
     let warp = uniform(e, warp);
     let lane = e.int(IntOp::And, tid, 31u32);
     let lane_zero = e.reg(Class::Pred);
-    e.push(Kind::SetpI { cmp: Cmp::Eq, dst: lane_zero, a: lane.into(), b: Opd::Int(0) });
+    e.push(Kind::SetpI {
+        cmp: Cmp::Eq,
+        dst: lane_zero,
+        a: lane.into(),
+        b: Opd::Int(0),
+    });
     let quad = e.int(IntOp::ShrU, lane, 2u32);
     let row = e.mad(warp, 16u32, quad);
     let row = e.mad(consumer, e.p.rows_per_consumer, row);
     let col = e.int(IntOp::And, lane, 3u32);
     let col = e.int(IntOp::Shl, col, 1u32);
     let leader = e.reg(Class::Pred);
-    e.push(Kind::SetpI { cmp: Cmp::Eq, dst: leader, a: tid.into(), b: Opd::Int(0) });
-    e.at = Thread { smem, group, consumer, warp, lane, lane_zero, row, col, leader };
+    e.push(Kind::SetpI {
+        cmp: Cmp::Eq,
+        dst: leader,
+        a: tid.into(),
+        b: Opd::Int(0),
+    });
+    e.at = Thread {
+        smem,
+        group,
+        consumer,
+        warp,
+        lane,
+        lane_zero,
+        row,
+        col,
+        leader,
+    };
 }
 
 pub(crate) fn load_params(e: &mut Emitter<'_>) {
@@ -123,7 +148,10 @@ fn barriers(e: &mut Emitter<'_>) {
     }
     e.push(Kind::MbarInitFence);
     e.push(Kind::Label(skip));
-    e.push(Kind::BarSync { id: Opd::Int(Barrier::Start.id()), threads: e.p.threads() });
+    e.push(Kind::BarSync {
+        id: Opd::Int(Barrier::Start.id()),
+        threads: e.p.threads(),
+    });
 }
 
 fn init(e: &mut Emitter<'_>, offset: u32, count: u32) {
@@ -137,7 +165,11 @@ pub(crate) fn total(e: &mut Emitter<'_>) -> Opd {
     let mut total = Opd::Int(1);
     for axis in &e.p.grid.axes {
         let count = e.expr(&axis.count);
-        total = if total == Opd::Int(1) { count } else { e.int(IntOp::MulLo, count, total).into() };
+        total = if total == Opd::Int(1) {
+            count
+        } else {
+            e.int(IntOp::MulLo, count, total).into()
+        };
     }
     total
 }
@@ -145,17 +177,31 @@ pub(crate) fn total(e: &mut Emitter<'_>) -> Opd {
 /// Ring states of a role: a producer starts one phase ahead, since every slot is free.
 fn rings(e: &mut Emitter<'_>, phase: i64) {
     let stages: Vec<u32> = e.p.rings.iter().map(|r| r.stages).collect();
-    e.rings = stages.iter().map(|s| {
-        let slot = (*s > 1).then(|| e.mov(Class::B32, Opd::Int(0)));
-        RingState { slot, phase: e.mov(Class::B32, Opd::Int(phase)) }
-    }).collect();
+    e.rings = stages
+        .iter()
+        .map(|s| {
+            let slot = (*s > 1).then(|| e.mov(Class::B32, Opd::Int(0)));
+            RingState {
+                slot,
+                phase: e.mov(Class::B32, Opd::Int(phase)),
+            }
+        })
+        .collect();
 }
 
 fn producer(e: &mut Emitter<'_>, total: Opd, done: Label) {
     e.note("producer");
-    e.push(Kind::SetMaxNReg { increase: false, count: e.p.producer_registers });
+    e.push(Kind::SetMaxNReg {
+        increase: false,
+        count: e.p.producer_registers,
+    });
     let p = e.reg(Class::Pred);
-    e.push(Kind::SetpI { cmp: Cmp::Ge, dst: p, a: e.at.warp.into(), b: e.p.producer_warps.into() });
+    e.push(Kind::SetpI {
+        cmp: Cmp::Ge,
+        dst: p,
+        a: e.at.warp.into(),
+        b: e.p.producer_warps.into(),
+    });
     e.push_if(p, true, Kind::Bra(done));
     let elected = e.reg(Class::Pred);
     e.push(Kind::Elect { dst: elected });
@@ -163,7 +209,12 @@ fn producer(e: &mut Emitter<'_>, total: Opd, done: Label) {
     for warp in (1..e.p.producer_warps).rev() {
         let other = e.label();
         let p = e.reg(Class::Pred);
-        e.push(Kind::SetpI { cmp: Cmp::Ne, dst: p, a: e.at.warp.into(), b: warp.into() });
+        e.push(Kind::SetpI {
+            cmp: Cmp::Ne,
+            dst: p,
+            a: e.at.warp.into(),
+            b: warp.into(),
+        });
         e.push_if(p, true, Kind::Bra(other));
         following_warp(e, warp, total, done);
         e.push(Kind::Label(other));
@@ -178,10 +229,16 @@ fn following_warp(e: &mut Emitter<'_>, warp: u32, total: Opd, done: Label) {
     rings(e, 1);
     let body = e.p.producer.clone();
     let mail = e.p.mailbox.map(|m| (m, e.mov(Class::B32, Opd::Int(0))));
-    walk(e, total, done, &body, |_, _, _| None::<()>, |e, tile, _| match mail {
-        Some((m, phase)) => receive_alone(e, m, phase, tile),
-        None => stride(e, tile),
-    });
+    walk(
+        e,
+        (total, done),
+        &body,
+        |_, _, _| None::<()>,
+        |e, tile, _| match mail {
+            Some((m, phase)) => receive_alone(e, m, phase, tile),
+            None => stride(e, tile),
+        },
+    );
     e.push(Kind::Bra(done));
 }
 
@@ -191,35 +248,66 @@ fn leading_warp(e: &mut Emitter<'_>, total: Opd, done: Label) {
     rings(e, 1);
     let body = e.p.producer.clone();
     let mail = e.p.mailbox.map(|m| (m, e.mov(Class::B32, Opd::Int(1))));
-    walk(e, total, done, &body, |e, tile, total| {
-        let (mailbox, phase) = mail?;
-        let next = draw(e, tile, total);
-        Some((mailbox, phase, next))
-    }, |e, tile, drawn| {
-        if let Some((mailbox, phase, next)) = drawn {
-            post(e, mailbox, phase, next);
-            e.push(Kind::Mov { dst: tile, src: next.into() });
-        } else {
-            stride(e, tile);
-        }
-    });
+    walk(
+        e,
+        (total, done),
+        &body,
+        |e, tile, total| {
+            let (mailbox, phase) = mail?;
+            let next = draw(e, tile, total);
+            Some((mailbox, phase, next))
+        },
+        |e, tile, drawn| {
+            if let Some((mailbox, phase, next)) = drawn {
+                post(e, mailbox, phase, next);
+                e.push(Kind::Mov {
+                    dst: tile,
+                    src: next.into(),
+                });
+            } else {
+                stride(e, tile);
+            }
+        },
+    );
     e.push(Kind::Bra(done));
 }
 
 /// Draws the next block from the counter; whoever draws last resets it for the next launch.
 fn draw(e: &mut Emitter<'_>, _tile: Reg, total: Opd) -> Reg {
     let at = e.reg(Class::B64);
-    e.push(Kind::LdParam { dst: at, param: "scratch".into() });
+    e.push(Kind::LdParam {
+        dst: at,
+        param: "scratch".into(),
+    });
     let global = e.reg(Class::B64);
     e.push(Kind::ToGlobal { dst: global, src: at });
-    let addr = crate::ptx::Addr { base: global.into(), offset: 0 };
+    let addr = crate::ptx::Addr {
+        base: global.into(),
+        offset: 0,
+    };
     let old = e.reg(Class::B32);
-    e.push(Kind::AtomAdd { dst: old, at: addr, value: Opd::Int(1) });
+    e.push(Kind::AtomAdd {
+        dst: old,
+        at: addr,
+        value: Opd::Int(1),
+    });
     // Every block draws once, so the last draw of a launch sees `total - 1`.
     let next = e.int(IntOp::Add, old, 1u32);
     let last = e.reg(Class::Pred);
-    e.push(Kind::SetpI { cmp: Cmp::Eq, dst: last, a: next.into(), b: total });
-    e.push_if(last, true, Kind::StGlobal32 { at: addr, src: Opd::Int(0) });
+    e.push(Kind::SetpI {
+        cmp: Cmp::Eq,
+        dst: last,
+        a: next.into(),
+        b: total,
+    });
+    e.push_if(
+        last,
+        true,
+        Kind::StGlobal32 {
+            at: addr,
+            src: Opd::Int(0),
+        },
+    );
     let ctas = e.mov(Class::B32, Opd::Special(Special::NctaidX));
     e.int(IntOp::Add, old, ctas)
 }
@@ -229,7 +317,13 @@ fn post(e: &mut Emitter<'_>, m: Mailbox, phase: Reg, next: Reg) {
     e.note("post the next block");
     let empty = e.smem_at(m.empty);
     e.wait_mbar(empty, phase.into());
-    e.push(Kind::Int { op: IntOp::Xor, wide: false, dst: phase, a: phase.into(), b: Opd::Int(1) });
+    e.push(Kind::Int {
+        op: IntOp::Xor,
+        wide: false,
+        dst: phase,
+        a: phase.into(),
+        b: Opd::Int(1),
+    });
     let (word, full) = (e.smem_at(m.word), e.smem_at(m.full));
     e.push(Kind::StShared32 { at: word, src: next });
     e.push(Kind::MbarArrive { at: full });
@@ -237,7 +331,10 @@ fn post(e: &mut Emitter<'_>, m: Mailbox, phase: Reg, next: Reg) {
 
 fn consumer(e: &mut Emitter<'_>, total: Opd) {
     e.note("consumers");
-    e.push(Kind::SetMaxNReg { increase: true, count: e.p.consumer_registers });
+    e.push(Kind::SetMaxNReg {
+        increase: true,
+        count: e.p.consumer_registers,
+    });
     e.tiles = vec![None; e.p.tiles.len()];
     rings(e, 0);
     if e.p.ping_pong {
@@ -246,10 +343,16 @@ fn consumer(e: &mut Emitter<'_>, total: Opd) {
     let body = e.p.consumer.clone();
     let mail = e.p.mailbox.map(|m| (m, e.mov(Class::B32, Opd::Int(0))));
     let end = e.label();
-    walk(e, total, end, &body, |_, _, _| None::<()>, |e, tile, _| match mail {
-        Some((mailbox, phase)) => receive(e, mailbox, phase, tile),
-        None => stride(e, tile),
-    });
+    walk(
+        e,
+        (total, end),
+        &body,
+        |_, _, _| None::<()>,
+        |e, tile, _| match mail {
+            Some((mailbox, phase)) => receive(e, mailbox, phase, tile),
+            None => stride(e, tile),
+        },
+    );
     e.push(Kind::Label(end));
     e.push(Kind::BulkWait { pending: 0 });
 }
@@ -257,15 +360,33 @@ fn consumer(e: &mut Emitter<'_>, total: Opd) {
 /// The last consumer hands the first turn to consumer 0.
 fn first_turn(e: &mut Emitter<'_>) {
     let p = e.reg(Class::Pred);
-    e.push(Kind::SetpI { cmp: Cmp::Eq, dst: p, a: e.at.group.into(), b: Opd::Int(i64::from(e.p.consumers)) });
-    e.push_if(p, true, Kind::BarArrive { id: Opd::Int(Barrier::Turn.id()), threads: 256 });
+    e.push(Kind::SetpI {
+        cmp: Cmp::Eq,
+        dst: p,
+        a: e.at.group.into(),
+        b: Opd::Int(i64::from(e.p.consumers)),
+    });
+    e.push_if(
+        p,
+        true,
+        Kind::BarArrive {
+            id: Opd::Int(Barrier::Turn.id()),
+            threads: 256,
+        },
+    );
 }
 
 /// As [`receive`], for a role of one lane.
 fn receive_alone(e: &mut Emitter<'_>, m: Mailbox, phase: Reg, tile: Reg) {
     let (full, word, empty) = (e.smem_at(m.full), e.smem_at(m.word), e.smem_at(m.empty));
     e.wait_mbar(full, phase.into());
-    e.push(Kind::Int { op: IntOp::Xor, wide: false, dst: phase, a: phase.into(), b: Opd::Int(1) });
+    e.push(Kind::Int {
+        op: IntOp::Xor,
+        wide: false,
+        dst: phase,
+        a: phase.into(),
+        b: Opd::Int(1),
+    });
     e.push(Kind::LdShared32 { dst: tile, at: word });
     e.push(Kind::MbarArrive { at: empty });
 }
@@ -274,7 +395,13 @@ fn receive(e: &mut Emitter<'_>, m: Mailbox, phase: Reg, tile: Reg) {
     e.note("receive the next block");
     let (full, word, empty) = (e.smem_at(m.full), e.smem_at(m.word), e.smem_at(m.empty));
     e.wait_mbar(full, phase.into());
-    e.push(Kind::Int { op: IntOp::Xor, wide: false, dst: phase, a: phase.into(), b: Opd::Int(1) });
+    e.push(Kind::Int {
+        op: IntOp::Xor,
+        wide: false,
+        dst: phase,
+        a: phase.into(),
+        b: Opd::Int(1),
+    });
     let raw = e.reg(Class::B32);
     e.push(Kind::LdShared32 { dst: raw, at: word });
     e.push(Kind::ShflFirst { dst: tile, src: raw });
@@ -284,14 +411,19 @@ fn receive(e: &mut Emitter<'_>, m: Mailbox, phase: Reg, tile: Reg) {
 
 fn stride(e: &mut Emitter<'_>, tile: Reg) {
     let ctas = e.mov(Class::B32, Opd::Special(Special::NctaidX));
-    e.push(Kind::Int { op: IntOp::Add, wide: false, dst: tile, a: tile.into(), b: ctas.into() });
+    e.push(Kind::Int {
+        op: IntOp::Add,
+        wide: false,
+        dst: tile,
+        a: tile.into(),
+        b: ctas.into(),
+    });
 }
 
 /// `for block in ...`: decode, run, move on.
 fn walk<T>(
     e: &mut Emitter<'_>,
-    total: Opd,
-    end: Label,
+    (total, end): (Opd, Label),
     body: &[Stmt],
     begin: impl FnOnce(&mut Emitter<'_>, Reg, Opd) -> Option<T>,
     next: impl FnOnce(&mut Emitter<'_>, Reg, Option<T>),
@@ -300,7 +432,12 @@ fn walk<T>(
     let top = e.label();
     e.push(Kind::Label(top));
     let p = e.reg(Class::Pred);
-    e.push(Kind::SetpI { cmp: Cmp::Ge, dst: p, a: tile.into(), b: total });
+    e.push(Kind::SetpI {
+        cmp: Cmp::Ge,
+        dst: p,
+        a: tile.into(),
+        b: total,
+    });
     e.push_if(p, true, Kind::Bra(end));
     let drawn = begin(e, tile, total);
     decode(e, tile);
@@ -318,14 +455,16 @@ pub(crate) fn decode(e: &mut Emitter<'_>, tile: Reg) {
     e.note("coordinates of the block");
     let plan = e.p.grid.clone();
     let counts: Vec<Opd> = plan.axes.iter().map(|a| e.expr(&a.count)).collect();
-    let Some(inner_count) = counts.get(plan.inner).copied() else { return };
+    let Some(inner_count) = counts.get(plan.inner).copied() else {
+        return;
+    };
     let (inner, mut outer) = match plan.section {
         None => {
             let outer = e.int(IntOp::DivS, tile, inner_count);
             let back = e.int(IntOp::MulLo, outer, inner_count);
             (e.int(IntOp::Sub, tile, back), outer)
         }
-        Some(section) => sectioned(e, tile, inner_count, &counts, plan.inner, section),
+        Some(section) => sectioned(e, tile, &counts, plan.inner, section),
     };
     assign(e, plan.inner, inner, counts[plan.inner]);
     let others: Vec<usize> = (0..plan.axes.len()).filter(|i| *i != plan.inner).collect();
@@ -343,11 +482,16 @@ pub(crate) fn decode(e: &mut Emitter<'_>, tile: Reg) {
 }
 
 /// A section holds `section` blocks of the outer axes times the whole inner axis; the last one may be narrower.
-fn sectioned(e: &mut Emitter<'_>, tile: Reg, inner_count: Opd, counts: &[Opd], inner: usize, section: u32) -> (Reg, Reg) {
+fn sectioned(e: &mut Emitter<'_>, tile: Reg, counts: &[Opd], inner: usize, section: u32) -> (Reg, Reg) {
+    let inner_count = counts[inner];
     let mut outer_count = Opd::Int(1);
     for (i, c) in counts.iter().enumerate() {
         if i != inner {
-            outer_count = if outer_count == Opd::Int(1) { *c } else { e.int(IntOp::MulLo, outer_count, *c).into() };
+            outer_count = if outer_count == Opd::Int(1) {
+                *c
+            } else {
+                e.int(IntOp::MulLo, outer_count, *c).into()
+            };
         }
     }
     let width = e.mov(Class::B32, section);
@@ -371,8 +515,17 @@ fn assign(e: &mut Emitter<'_>, axis: usize, value: Reg, count: Opd) {
     if descending {
         let last = e.mov(Class::B32, count);
         let last = e.int(IntOp::Sub, last, 1u32);
-        e.push(Kind::Int { op: IntOp::Sub, wide: false, dst: var, a: last.into(), b: value.into() });
+        e.push(Kind::Int {
+            op: IntOp::Sub,
+            wide: false,
+            dst: var,
+            a: last.into(),
+            b: value.into(),
+        });
     } else {
-        e.push(Kind::Mov { dst: var, src: value.into() });
+        e.push(Kind::Mov {
+            dst: var,
+            src: value.into(),
+        });
     }
 }

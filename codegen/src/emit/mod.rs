@@ -22,8 +22,19 @@ pub(crate) use dot::half;
 pub fn emit(program: &RoleProgram, header: Vec<String>, target: &'static str) -> Module {
     let mut e = Emitter::new(program);
     frame::kernel(&mut e);
-    let registers = [Class::Pred, Class::B32, Class::B64, Class::F32].iter().map(|c| (*c, e.counts[*c as usize].max(1))).collect();
-    Module { header, target, entry: program.name.clone(), params: params(program), threads: program.threads(), registers, body: e.body }
+    let registers = [Class::Pred, Class::B32, Class::B64, Class::F32]
+        .iter()
+        .map(|c| (*c, e.counts[*c as usize].max(1)))
+        .collect();
+    Module {
+        header,
+        target,
+        entry: program.name.clone(),
+        params: params(program),
+        threads: program.threads(),
+        registers,
+        body: e.body,
+    }
 }
 
 /// The parameters in order: maps, pointers with their strides, sizes, scalars, scratch.
@@ -89,9 +100,25 @@ pub(crate) struct Thread {
 
 impl<'p> Emitter<'p> {
     pub(crate) fn new(p: &'p RoleProgram) -> Self {
-        let zero = Reg { class: Class::B32, number: 0 };
-        let pred = Reg { class: Class::Pred, number: 0 };
-        let at = Thread { smem: zero, group: zero, consumer: zero, warp: zero, lane: zero, lane_zero: pred, row: zero, col: zero, leader: pred };
+        let zero = Reg {
+            class: Class::B32,
+            number: 0,
+        };
+        let pred = Reg {
+            class: Class::Pred,
+            number: 0,
+        };
+        let at = Thread {
+            smem: zero,
+            group: zero,
+            consumer: zero,
+            warp: zero,
+            lane: zero,
+            lane_zero: pred,
+            row: zero,
+            col: zero,
+            leader: pred,
+        };
         Emitter {
             p,
             body: vec![],
@@ -133,7 +160,10 @@ impl<'p> Emitter<'p> {
     }
 
     pub fn push_if(&mut self, pred: Reg, when: bool, kind: Kind) {
-        self.body.push(Inst { guard: Some((pred, when)), kind });
+        self.body.push(Inst {
+            guard: Some((pred, when)),
+            kind,
+        });
     }
 
     pub fn note(&mut self, text: impl Into<String>) {
@@ -142,20 +172,37 @@ impl<'p> Emitter<'p> {
 
     pub fn int(&mut self, op: IntOp, a: impl Into<Opd>, b: impl Into<Opd>) -> Reg {
         let dst = self.reg(Class::B32);
-        self.push(Kind::Int { op, wide: false, dst, a: a.into(), b: b.into() });
+        self.push(Kind::Int {
+            op,
+            wide: false,
+            dst,
+            a: a.into(),
+            b: b.into(),
+        });
         dst
     }
 
     pub fn int64(&mut self, op: IntOp, a: impl Into<Opd>, b: impl Into<Opd>) -> Reg {
         let dst = self.reg(Class::B64);
-        self.push(Kind::Int { op, wide: true, dst, a: a.into(), b: b.into() });
+        self.push(Kind::Int {
+            op,
+            wide: true,
+            dst,
+            a: a.into(),
+            b: b.into(),
+        });
         dst
     }
 
     /// `a * b + c` on 32 bits.
     pub fn mad(&mut self, a: impl Into<Opd>, b: impl Into<Opd>, c: impl Into<Opd>) -> Reg {
         let dst = self.reg(Class::B32);
-        self.push(Kind::MadLo { dst, a: a.into(), b: b.into(), c: c.into() });
+        self.push(Kind::MadLo {
+            dst,
+            a: a.into(),
+            b: b.into(),
+            c: c.into(),
+        });
         dst
     }
 
@@ -167,7 +214,12 @@ impl<'p> Emitter<'p> {
 
     pub fn float(&mut self, op: FloatOp, a: impl Into<Opd>, b: impl Into<Opd>) -> Reg {
         let dst = self.reg(Class::F32);
-        self.push(Kind::Float { op, dst, a: a.into(), b: b.into() });
+        self.push(Kind::Float {
+            op,
+            dst,
+            a: a.into(),
+            b: b.into(),
+        });
         dst
     }
 
@@ -184,7 +236,11 @@ impl<'p> Emitter<'p> {
             return reg;
         }
         let layout = self.p.tiles[at].layout;
-        let class = if matches!(layout, crate::role::Layout::Packed { .. }) { Class::B32 } else { Class::F32 };
+        let class = if matches!(layout, crate::role::Layout::Packed { .. }) {
+            Class::B32
+        } else {
+            Class::F32
+        };
         let reg = self.block(class, layout.registers());
         self.tiles[at] = Some(reg);
         reg
@@ -193,5 +249,8 @@ impl<'p> Emitter<'p> {
 
 /// The register `n` after `first`.
 pub(crate) fn nth(first: Reg, n: u32) -> Reg {
-    Reg { class: first.class, number: first.number + n }
+    Reg {
+        class: first.class,
+        number: first.number + n,
+    }
 }

@@ -21,7 +21,12 @@ impl Emitter<'_> {
                 let dst = self.vars[var.0 as usize];
                 self.push(Kind::Mov { dst, src });
             }
-            Stmt::Loop { name, count, unroll, body } => self.repeat(name, count, *unroll, body),
+            Stmt::Loop {
+                name,
+                count,
+                unroll,
+                body,
+            } => self.repeat(name, count, *unroll, body),
             Stmt::Fill { ring, load } => self.fill(*ring, load),
             Stmt::Acquire { ring, handle, .. } => self.acquire(*ring, *handle),
             Stmt::Release { ring, handle } => self.release(*ring, *handle),
@@ -30,7 +35,15 @@ impl Emitter<'_> {
             Stmt::Wait { pending } => self.push(Kind::WgmmaWait { pending: *pending }),
             Stmt::Calc { dst, calc } => self.calc(*dst, calc),
             Stmt::Repair { check, limit, body } => self.repair(*check, *limit, body),
-            Stmt::WarpDot { acc, a, b, rows, cols, depth, dtype } => self.warp_dot(*acc, (a, b), [*rows, *cols, *depth], *dtype),
+            Stmt::WarpDot {
+                acc,
+                a,
+                b,
+                rows,
+                cols,
+                depth,
+                dtype,
+            } => self.warp_dot(*acc, (a, b), [*rows, *cols, *depth], *dtype),
             Stmt::ReadShared { dst, handle, tile } => self.read_shared(*dst, *handle, *tile),
             Stmt::ReadGlobal { dst, at } => self.read_global(*dst, at),
             Stmt::WriteGlobal { src, at } => self.write_global(*src, at),
@@ -42,15 +55,27 @@ impl Emitter<'_> {
             }
             Stmt::ConsumersMeet => {
                 let id = Opd::Int(Barrier::Consumers.id());
-                self.push(Kind::BarSync { id, threads: 128 * self.p.consumers });
+                self.push(Kind::BarSync {
+                    id,
+                    threads: 128 * self.p.consumers,
+                });
             }
-            Stmt::StoreStaged { map, place, tile, coords, name } => {
+            Stmt::StoreStaged {
+                map,
+                place,
+                tile,
+                coords,
+                name,
+            } => {
                 self.note(format!("store {name}"));
                 self.store_staged(*map, *place, *tile, coords);
             }
             Stmt::TurnWait => {
                 let id = self.int(IntOp::Add, self.at.consumer, Barrier::Turn.id());
-                self.push(Kind::BarSync { id: id.into(), threads: 256 });
+                self.push(Kind::BarSync {
+                    id: id.into(),
+                    threads: 256,
+                });
             }
             Stmt::TurnPass => self.turn_pass(),
         }
@@ -59,11 +84,18 @@ impl Emitter<'_> {
     /// A vote sends the whole warp, so that its synchronous dot is converged.
     fn repair(&mut self, check: crate::role::RegTileId, limit: f32, body: &[Stmt]) {
         let (first, rows) = (self.tile(check), self.p.tiles[check.0 as usize].layout.registers());
-        let above: Vec<Reg> = (0..rows).map(|r| {
-            let p = self.reg(Class::Pred);
-            self.push(Kind::SetpF { cmp: Cmp::Gtu, dst: p, a: super::nth(first, r).into(), b: Opd::Float(limit) });
-            p
-        }).collect();
+        let above: Vec<Reg> = (0..rows)
+            .map(|r| {
+                let p = self.reg(Class::Pred);
+                self.push(Kind::SetpF {
+                    cmp: Cmp::Gtu,
+                    dst: p,
+                    a: super::nth(first, r).into(),
+                    b: Opd::Float(limit),
+                });
+                p
+            })
+            .collect();
         let skip = self.label();
         let any = self.vote_any(&above);
         self.push_if(any, false, Kind::Bra(skip));
@@ -80,7 +112,11 @@ impl Emitter<'_> {
                 None => *p,
                 Some(q) => {
                     let either = self.reg(Class::Pred);
-                    self.push(Kind::PredOr { dst: either, a: *p, b: q });
+                    self.push(Kind::PredOr {
+                        dst: either,
+                        a: *p,
+                        b: q,
+                    });
                     either
                 }
             });
@@ -95,10 +131,25 @@ impl Emitter<'_> {
     fn turn_pass(&mut self) {
         let next = self.int(IntOp::Add, self.at.consumer, 1u32);
         let wrap = self.reg(Class::Pred);
-        self.push(Kind::SetpI { cmp: Cmp::Eq, dst: wrap, a: next.into(), b: Opd::Int(i64::from(self.p.consumers)) });
-        self.push_if(wrap, true, Kind::Mov { dst: next, src: Opd::Int(0) });
+        self.push(Kind::SetpI {
+            cmp: Cmp::Eq,
+            dst: wrap,
+            a: next.into(),
+            b: Opd::Int(i64::from(self.p.consumers)),
+        });
+        self.push_if(
+            wrap,
+            true,
+            Kind::Mov {
+                dst: next,
+                src: Opd::Int(0),
+            },
+        );
         let id = self.int(IntOp::Add, next, Barrier::Turn.id());
-        self.push(Kind::BarArrive { id: id.into(), threads: 256 });
+        self.push(Kind::BarArrive {
+            id: id.into(),
+            threads: 256,
+        });
     }
 
     fn repeat(&mut self, name: &str, count: &Expr, unroll: u32, body: &[Stmt]) {
@@ -116,22 +167,41 @@ impl Emitter<'_> {
     fn counted(&mut self, left: Reg, step: u32, body: &[Stmt]) {
         let (top, end) = (self.label(), self.label());
         let p = self.reg(Class::Pred);
-        self.push(Kind::SetpI { cmp: Cmp::Lt, dst: p, a: left.into(), b: step.into() });
+        self.push(Kind::SetpI {
+            cmp: Cmp::Lt,
+            dst: p,
+            a: left.into(),
+            b: step.into(),
+        });
         self.push_if(p, true, Kind::Bra(end));
         self.push(Kind::Label(top));
         for _ in 0..step {
             self.stmts(body);
         }
-        self.push(Kind::Int { op: IntOp::Sub, wide: false, dst: left, a: left.into(), b: step.into() });
+        self.push(Kind::Int {
+            op: IntOp::Sub,
+            wide: false,
+            dst: left,
+            a: left.into(),
+            b: step.into(),
+        });
         let p = self.reg(Class::Pred);
-        self.push(Kind::SetpI { cmp: Cmp::Ge, dst: p, a: left.into(), b: step.into() });
+        self.push(Kind::SetpI {
+            cmp: Cmp::Ge,
+            dst: p,
+            a: left.into(),
+            b: step.into(),
+        });
         self.push_if(p, true, Kind::Bra(top));
         self.push(Kind::Label(end));
     }
 
     /// A shared-memory address at a constant offset.
     pub fn smem_at(&self, offset: u32) -> Addr {
-        Addr { base: self.at.smem.into(), offset: i64::from(offset) }
+        Addr {
+            base: self.at.smem.into(),
+            offset: i64::from(offset),
+        }
     }
 
     /// Spins until the phase of a barrier has passed.
@@ -148,7 +218,10 @@ impl Emitter<'_> {
             None => self.smem_at(offset),
             Some(slot) => {
                 let base = self.mad(slot, 8u32, self.at.smem);
-                Addr { base: base.into(), offset: i64::from(offset) }
+                Addr {
+                    base: base.into(),
+                    offset: i64::from(offset),
+                }
             }
         }
     }
@@ -156,16 +229,40 @@ impl Emitter<'_> {
     /// Moves a ring on by one slot.
     pub fn advance(&mut self, ring: RingId) {
         let state = self.rings[ring.0 as usize];
-        let flip = Kind::Int { op: IntOp::Xor, wide: false, dst: state.phase, a: state.phase.into(), b: Opd::Int(1) };
+        let flip = Kind::Int {
+            op: IntOp::Xor,
+            wide: false,
+            dst: state.phase,
+            a: state.phase.into(),
+            b: Opd::Int(1),
+        };
         let Some(slot) = state.slot else {
             self.push(flip);
             return;
         };
         let stages = self.p.rings[ring.0 as usize].stages;
-        self.push(Kind::Int { op: IntOp::Add, wide: false, dst: slot, a: slot.into(), b: Opd::Int(1) });
+        self.push(Kind::Int {
+            op: IntOp::Add,
+            wide: false,
+            dst: slot,
+            a: slot.into(),
+            b: Opd::Int(1),
+        });
         let wrap = self.reg(Class::Pred);
-        self.push(Kind::SetpI { cmp: Cmp::Eq, dst: wrap, a: slot.into(), b: stages.into() });
-        self.push_if(wrap, true, Kind::Mov { dst: slot, src: Opd::Int(0) });
+        self.push(Kind::SetpI {
+            cmp: Cmp::Eq,
+            dst: wrap,
+            a: slot.into(),
+            b: stages.into(),
+        });
+        self.push_if(
+            wrap,
+            true,
+            Kind::Mov {
+                dst: slot,
+                src: Opd::Int(0),
+            },
+        );
         self.push_if(wrap, true, flip);
     }
 
@@ -173,17 +270,26 @@ impl Emitter<'_> {
         let state = self.rings[ring.0 as usize];
         let full = self.p.rings[ring.0 as usize].full;
         let name = &self.p.handles[handle.0 as usize].0;
-        self.body.push(crate::ptx::Inst { guard: None, kind: Kind::Comment(format!("acquire {name}")) });
+        self.body.push(crate::ptx::Inst {
+            guard: None,
+            kind: Kind::Comment(format!("acquire {name}")),
+        });
         let bar = self.slot_bar(state.slot, full);
         self.wait_mbar(bar, state.phase.into());
         if let Some(slot) = state.slot {
             let held = self.handles[handle.0 as usize].unwrap_or_else(|| {
                 let n = &mut self.counts[Class::B32 as usize];
                 *n += 1;
-                Reg { class: Class::B32, number: *n - 1 }
+                Reg {
+                    class: Class::B32,
+                    number: *n - 1,
+                }
             });
             self.handles[handle.0 as usize] = Some(held);
-            self.push(Kind::Mov { dst: held, src: slot.into() });
+            self.push(Kind::Mov {
+                dst: held,
+                src: slot.into(),
+            });
         }
         self.advance(ring);
     }

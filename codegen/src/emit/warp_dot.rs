@@ -20,7 +20,10 @@ impl Emitter<'_> {
         self.note(format!("warp dot [{rows} x {cols} x {depth}]"));
         let acc = self.tile(acc);
         for i in 0..rows / 64 * cols / 2 {
-            self.push(Kind::Mov { dst: nth(acc, i), src: Opd::Float(0.0) });
+            self.push(Kind::Mov {
+                dst: nth(acc, i),
+                src: Opd::Float(0.0),
+            });
         }
         let (left, right) = (self.left_rows(a, rows), self.right_rows(b));
         for k in 0..depth / 16 {
@@ -30,9 +33,19 @@ impl Emitter<'_> {
                     let columns = self.ld_matrix(&right, b, pair * 16, k);
                     for side in 0..2u32 {
                         let first = slab * cols / 2 + pair * 8 + side * 4;
-                        let c = [nth(acc, first), nth(acc, first + 1), nth(acc, first + 2), nth(acc, first + 3)];
+                        let c = [
+                            nth(acc, first),
+                            nth(acc, first + 1),
+                            nth(acc, first + 2),
+                            nth(acc, first + 3),
+                        ];
                         let operand = [columns[2 * side as usize], columns[2 * side as usize + 1]];
-                        self.push(Kind::MmaSync { half: half(dtype), acc: c, a: fragment, b: operand });
+                        self.push(Kind::MmaSync {
+                            half: half(dtype),
+                            acc: c,
+                            a: fragment,
+                            b: operand,
+                        });
                     }
                 }
             }
@@ -76,7 +89,10 @@ impl Emitter<'_> {
         let first = self.block(Class::B32, 4);
         let dst = [first, nth(first, 1), nth(first, 2), nth(first, 3)];
         let offset = k / 4 * o.tile.box_bytes() + first_row * 128;
-        let at = Addr { base: rows.chunks[(k % 4) as usize].into(), offset: i64::from(offset) };
+        let at = Addr {
+            base: rows.chunks[(k % 4) as usize].into(),
+            offset: i64::from(offset),
+        };
         self.push(Kind::LdMatrix { dst, at });
         dst
     }

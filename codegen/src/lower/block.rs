@@ -7,34 +7,40 @@ use dsl::ir::{Op, Shape, ValueId};
 use crate::error::{CompileError, Refusal};
 use crate::role::{Calc, Layout, Stmt};
 
-use super::{Lower, calc};
+use super::store::StoreOf;
+use super::{Form, Lower, Sink, calc};
 
 impl Lower<'_> {
     /// Lowers the kernel's body.
     pub(super) fn block(&mut self) -> Result<Vec<Stmt>, CompileError> {
-        let mut out = vec![];
-        let mut late = vec![];
+        let mut sink = Sink::default();
         for id in self.kernel.body.clone() {
-            self.value(id, &mut out, &mut late)?;
+            self.value(id, &mut sink)?;
         }
-        out.extend(late);
-        Ok(out)
+        sink.now.append(&mut sink.late);
+        Ok(sink.now)
     }
 
-    fn value(&mut self, id: ValueId, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
+    fn value(&mut self, id: ValueId, sink: &mut Sink) -> Result<(), CompileError> {
         match self.kernel.op(id).clone() {
             Op::Const(_) | Op::Param(_) | Op::FoldArg { .. } | Op::Rebase { .. } => {}
             Op::Load { .. } if matches!(self.kernel.value(id).ty.shape, Shape::Mat(..)) => {}
-            Op::Fold(f) => self.fold(id, &f, out, late)?,
-            Op::FoldOut { fold, carry } => self.fold_out(id, fold, carry, out)?,
-            Op::Store { tensor, at, src } => self.store(tensor, &at, src, &BTreeMap::new(), out, late)?,
+            Op::Fold(f) => self.fold(id, &f, sink)?,
+            Op::FoldOut { fold, carry } => self.fold_out(id, fold, carry, &mut sink.now)?,
+            Op::Store { tensor, at, src } => self.store(&StoreOf { tensor, at: &at, src }, &BTreeMap::new(), sink)?,
             Op::Dot { .. } => {
                 let label = self.kernel.label(id);
-                return Err(Refusal::new(label, "a dot outside a fold", "dots are pipelined as part of a fold", "a fold of one trip").into());
+                return Err(Refusal::new(
+                    label,
+                    "a dot outside a fold",
+                    "dots are pipelined as part of a fold",
+                    "a fold of one trip",
+                )
+                .into());
             }
             _ => {
                 let mut local = BTreeMap::new();
-                self.calc(id, true, 0, &mut local, out)?;
+                self.calc(id, Form { masked: true, stage: 0 }, &mut local, &mut sink.now)?;
                 self.regs.append(&mut local);
             }
         }

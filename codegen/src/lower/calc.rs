@@ -6,7 +6,7 @@ use crate::error::{CompileError, Refusal};
 use crate::role::{Calc, RegTileId, Stmt};
 
 use super::fold::Local;
-use super::{Lower, calc};
+use super::{Form, Lower, calc};
 
 impl Lower<'_> {
     /// The register tile a value is computed into.
@@ -21,7 +21,14 @@ impl Lower<'_> {
     }
 
     /// Emits one calculation.
-    pub(crate) fn calc(&mut self, id: ValueId, masked: bool, stage: u32, local: &mut Local, out: &mut Vec<Stmt>) -> Result<(), CompileError> {
+    pub(crate) fn calc(
+        &mut self,
+        id: ValueId,
+        form: Form,
+        local: &mut Local,
+        out: &mut Vec<Stmt>,
+    ) -> Result<(), CompileError> {
+        let Form { masked, stage } = form;
         let op = self.kernel.op(id).clone();
         let crossing = self.regs.contains_key(&id);
         if let Op::Mask { src, .. } = &op
@@ -42,7 +49,13 @@ impl Lower<'_> {
             Op::Unary(f, a) => Calc::Unary(f, self.src(a, local)?),
             Op::Binary(f, a, b) => Calc::Binary(f, self.src(a, local)?, self.src(b, local)?),
             Op::Fma(a, b, c) => Calc::Fma(self.src(a, local)?, self.src(b, local)?, self.src(c, local)?),
-            Op::Select { cmp, lhs, rhs, then, otherwise } => Calc::Select {
+            Op::Select {
+                cmp,
+                lhs,
+                rhs,
+                then,
+                otherwise,
+            } => Calc::Select {
                 cmp,
                 lhs: self.src(lhs, local)?,
                 rhs: self.src(rhs, local)?,
@@ -51,12 +64,36 @@ impl Lower<'_> {
             },
             Op::Cast(a) => self.cast(id, a, local)?,
             Op::Mask { src, mask, fill } if masked => {
-                let terms = mask.terms.iter().map(|t| crate::role::Term { row_coef: t.row_coef, col_coef: t.col_coef, base: self.expr(&t.base, stage) }).collect();
-                Calc::Mask { src: self.tile(src, local)?, terms, fill }
+                let terms = mask
+                    .terms
+                    .iter()
+                    .map(|t| crate::role::Term {
+                        row_coef: t.row_coef,
+                        col_coef: t.col_coef,
+                        base: self.expr(&t.base, stage),
+                    })
+                    .collect();
+                Calc::Mask {
+                    src: self.tile(src, local)?,
+                    terms,
+                    fill,
+                }
             }
             Op::Mask { src, .. } => Calc::Copy(self.src(src, local)?),
-            Op::Reduce(op, a) => Calc::Reduce { op, src: self.tile(a, local)?, quad: !self.partial.contains(&id) },
-            _ => return Err(Refusal::new(self.kernel.label(id), "this operation here", "it has no place among register calculations", "loads, dots, stores and folds at their own places").into()),
+            Op::Reduce(op, a) => Calc::Reduce {
+                op,
+                src: self.tile(a, local)?,
+                quad: !self.partial.contains(&id),
+            },
+            _ => {
+                return Err(Refusal::new(
+                    self.kernel.label(id),
+                    "this operation here",
+                    "it has no place among register calculations",
+                    "loads, dots, stores and folds at their own places",
+                )
+                .into());
+            }
         };
         let dst = self.destination(id, local)?;
         calc(out, dst, what);
@@ -69,7 +106,12 @@ impl Lower<'_> {
             (false, true) => Ok(Calc::Pack(self.tile(from, local)?)),
             (true, false) => Ok(Calc::Unpack(self.tile(from, local)?)),
             (false, false) => Ok(Calc::Copy(self.src(from, local)?)),
-            (true, true) => Err(Refusal::new(self.kernel.label(id), format!("a cast from {have} to {to}"), "16-bit values are converted through f32", "cast to f32 first")),
+            (true, true) => Err(Refusal::new(
+                self.kernel.label(id),
+                format!("a cast from {have} to {to}"),
+                "16-bit values are converted through f32",
+                "cast to f32 first",
+            )),
         }
     }
 }

@@ -14,16 +14,25 @@ use crate::plan::{FoldChoice, Staging};
 use crate::role::{Calc, Expr, Layout, Src, Stmt, VarId};
 
 use super::trip_plan::{Trip, TripPlan};
-use super::{Lower, calc, mask, stays_partial};
+use super::{Lower, Sink, calc, mask, stays_partial};
 
-/// The two forms of a fold's trips.
-#[derive(Clone, Copy)]
-struct Forms<'p> {
+/// A fold being walked: its choices, variables and the two forms of its trips.
+struct Walk<'w> {
+    f: &'w Fold,
+    choice: &'w FoldChoice,
+    vars: &'w Vars,
     /// Masked trips, and the first one.
-    guarded: &'p TripPlan,
-    unmasked: &'p TripPlan,
+    guarded: &'w TripPlan,
+    unmasked: &'w TripPlan,
     /// Whether the first trip is emitted apart.
     peeled: bool,
+}
+
+/// One loop of a fold.
+struct Part {
+    name: &'static str,
+    count: Expr,
+    masked: bool,
 }
 
 /// The variables of one fold.
@@ -36,32 +45,60 @@ struct Vars {
 }
 
 impl Lower<'_> {
-    pub(super) fn fold(&mut self, id: ValueId, f: &Fold, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
+    pub(super) fn fold(&mut self, id: ValueId, f: &Fold, sink: &mut Sink) -> Result<(), CompileError> {
         let choice = self.scheduled.choices.folds[&id].clone();
-        self.carries(f, out)?;
+        self.carries(f, &mut sink.now)?;
         let plan = TripPlan::new(self, id, f, &choice, None)?;
         let fixed = self.scheduled.fixed.get(&id).copied();
-        let fast = fixed.map(|x| TripPlan::new(self, id, f, &choice, Some(x))).transpose()?;
+        let fast = fixed
+            .map(|x| TripPlan::new(self, id, f, &choice, Some(x)))
+            .transpose()?;
         self.persist(&plan)?;
         let vars = self.fold_vars(f);
-        self.acquire_outer(f, out);
-        self.start(f, &choice, &vars, out);
+        self.acquire_outer(f, &mut sink.now);
+        self.start(f, &choice, &vars, &mut sink.now);
         let pipelined = plan.pipelined();
         // A fixed reference needs a first trip that sets it.
         let peeled = pipelined || fast.is_some() || choice.peel;
         if peeled {
-            out.push(Stmt::Note(format!("{}: first trip", f.name)));
-            self.trip(&plan, Trip { stages: [true, !pipelined], masked: true, turns: false, last: false }, out, late)?;
-            step(&choice, &vars, out);
+            sink.now.push(Stmt::Note(format!("{}: first trip", f.name)));
+            self.trip(
+                &plan,
+                Trip {
+                    stages: [true, !pipelined],
+                    masked: true,
+                    turns: false,
+                    last: false,
+                },
+                sink,
+            )?;
+            step(&choice, &vars, &mut sink.now);
         }
         let unmasked = fast.as_ref().unwrap_or(&plan);
-        self.loops(f, &choice, Forms { guarded: &plan, unmasked, peeled }, &vars, out, late)?;
-        self.release_outer(id, f, &plan, true, out, late);
+        let walk = Walk {
+            f,
+            choice: &choice,
+            vars: &vars,
+            guarded: &plan,
+            unmasked,
+            peeled,
+        };
+        self.loops(&walk, sink)?;
+        self.release_outer(id, &walk, true, sink);
         if pipelined {
-            out.push(Stmt::Note(format!("{}: last trip, stage 1", f.name)));
-            self.trip(&plan, Trip { stages: [false, true], masked: true, turns: false, last: true }, out, late)?;
+            sink.now.push(Stmt::Note(format!("{}: last trip, stage 1", f.name)));
+            self.trip(
+                &plan,
+                Trip {
+                    stages: [false, true],
+                    masked: true,
+                    turns: false,
+                    last: true,
+                },
+                sink,
+            )?;
         }
-        self.release_outer(id, f, &plan, false, out, late);
+        self.release_outer(id, &walk, false, sink);
         Ok(())
     }
 
@@ -95,7 +132,13 @@ impl Lower<'_> {
 
     fn fold_vars(&mut self, f: &Fold) -> Vars {
         let mut var = |what: &str| self.var(&format!("{}_{what}", f.name));
-        let vars = Vars { trips: var("trips"), now: var("now"), before: var("before"), ahead: var("ahead"), middle: var("middle") };
+        let vars = Vars {
+            trips: var("trips"),
+            now: var("now"),
+            before: var("before"),
+            ahead: var("ahead"),
+            middle: var("middle"),
+        };
         self.iters.insert((f.iter, 0), vars.now);
         self.iters.insert((f.iter, 1), vars.before);
         vars
@@ -104,80 +147,161 @@ impl Lower<'_> {
     /// Trip count, first trip, and how many trips each loop has.
     fn start(&mut self, f: &Fold, choice: &FoldChoice, vars: &Vars, out: &mut Vec<Stmt>) {
         let trips = self.expr(&f.trips, 0);
-        out.push(Stmt::Set { var: vars.trips, value: trips });
+        out.push(Stmt::Set {
+            var: vars.trips,
+            value: trips,
+        });
         let first = match choice.direction {
             Direction::Ascending => Expr::Const(0),
             Direction::Descending => sub(Expr::Var(vars.trips), Expr::Const(1)),
         };
-        out.push(Stmt::Set { var: vars.now, value: first });
-        out.push(Stmt::Set { var: vars.before, value: Expr::Var(vars.now) });
+        out.push(Stmt::Set {
+            var: vars.now,
+            value: first,
+        });
+        out.push(Stmt::Set {
+            var: vars.before,
+            value: Expr::Var(vars.now),
+        });
     }
 
-    fn loops(&mut self, f: &Fold, choice: &FoldChoice, forms: Forms<'_>, vars: &Vars, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
-        let n = Expr::Var(vars.trips);
-        let plan = forms.guarded;
-        let peeled = Expr::Const(i64::from(forms.peeled));
-        let left = sub(n.clone(), peeled.clone());
-        let interval = if choice.split == Split::ByMask { mask::vacuous(self.kernel, f) } else { None };
+    /// The loops after the first trip, split by where the masks are vacuous.
+    fn loops(&mut self, w: &Walk<'_>, sink: &mut Sink) -> Result<(), CompileError> {
+        let interval = if w.choice.split == Split::ByMask {
+            mask::vacuous(self.kernel, w.f)
+        } else {
+            None
+        };
         let Some(interval) = interval.filter(|i| i.low.is_some() || i.high.is_some()) else {
-            let masked = f.body.iter().any(|v| matches!(self.kernel.op(*v), Op::Mask { .. }));
-            let form = if masked { plan } else { forms.unmasked };
-            return self.one_loop(&f.name, "", left, masked, choice, form, vars, out, late);
+            let masked = w.f.body.iter().any(|v| matches!(self.kernel.op(*v), Op::Mask { .. }));
+            let count = sub(Expr::Var(w.vars.trips), Expr::Const(i64::from(w.peeled)));
+            return self.one_loop(
+                w,
+                Part {
+                    name: "",
+                    count,
+                    masked,
+                },
+                sink,
+            );
         };
         let has_low = interval.low.is_some();
-        let (low, high) = (interval.low.unwrap_or(Ix::from(0)), interval.high);
-        let high = high.map_or(n.clone(), |h| Expr::bin(dsl::IxBin::Min, self.expr(&h, 0), n.clone()));
-        let high = Expr::bin(dsl::IxBin::Max, high, Expr::Const(0));
-        let low = Expr::bin(dsl::IxBin::Max, self.expr(&low, 0), Expr::Const(0));
-        // Masked trips before the vacuous interval, in walking order, less the peeled one.
-        let before = match choice.direction {
-            Direction::Descending => sub(n.clone(), high.clone()),
-            Direction::Ascending => Expr::bin(dsl::IxBin::Min, low.clone(), n),
-        };
-        let from_middle = Expr::bin(dsl::IxBin::Max, sub(peeled.clone(), before.clone()), Expr::Const(0));
-        let ahead = Expr::bin(dsl::IxBin::Max, sub(before, peeled), Expr::Const(0));
-        out.push(Stmt::Set { var: vars.ahead, value: ahead });
-        let inside = Expr::bin(dsl::IxBin::Max, sub(sub(high, low), from_middle), Expr::Const(0));
-        let middle = Expr::bin(dsl::IxBin::Min, inside, sub(left.clone(), Expr::Var(vars.ahead)));
-        out.push(Stmt::Set { var: vars.middle, value: middle });
-        let rest = sub(sub(left, Expr::Var(vars.ahead)), Expr::Var(vars.middle));
-        self.one_loop(&f.name, "masked", Expr::Var(vars.ahead), true, choice, plan, vars, out, late)?;
-        self.one_loop(&f.name, "unmasked", Expr::Var(vars.middle), false, choice, forms.unmasked, vars, out, late)?;
-        if rest_possible(choice.direction, has_low, matches!(rest, Expr::Const(0))) {
-            self.one_loop(&f.name, "masked_rest", rest, true, choice, plan, vars, out, late)?;
+        let rest = self.split(w, interval, &mut sink.now);
+        self.one_loop(
+            w,
+            Part {
+                name: "masked",
+                count: Expr::Var(w.vars.ahead),
+                masked: true,
+            },
+            sink,
+        )?;
+        self.one_loop(
+            w,
+            Part {
+                name: "unmasked",
+                count: Expr::Var(w.vars.middle),
+                masked: false,
+            },
+            sink,
+        )?;
+        if has_low || w.choice.direction == Direction::Ascending {
+            self.one_loop(
+                w,
+                Part {
+                    name: "masked_rest",
+                    count: rest,
+                    masked: true,
+                },
+                sink,
+            )?;
         }
         Ok(())
     }
 
-    #[expect(clippy::too_many_arguments, reason = "the three loops of a fold differ in name, count and mask only")]
-    fn one_loop(&mut self, fold: &str, part: &str, count: Expr, masked: bool, choice: &FoldChoice, plan: &TripPlan, vars: &Vars, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
-        let mut body = vec![];
-        self.trip(plan, Trip { stages: [true, true], masked, turns: self.program.ping_pong, last: false }, &mut body, late)?;
-        step(choice, vars, &mut body);
-        let name = if part.is_empty() { fold.to_owned() } else { format!("{fold}.{part}") };
-        out.push(Stmt::Loop { name, count, unroll: choice.unroll, body });
+    /// Trip counts of the masked loop ahead and the unmasked one; returns what is left for the last.
+    fn split(&mut self, w: &Walk<'_>, interval: mask::Vacuous, out: &mut Vec<Stmt>) -> Expr {
+        let (n, peeled) = (Expr::Var(w.vars.trips), Expr::Const(i64::from(w.peeled)));
+        let left = sub(n.clone(), peeled.clone());
+        let high = interval.high.map_or(n.clone(), |h| min(self.expr(&h, 0), n.clone()));
+        let high = max(high, Expr::Const(0));
+        let low = max(self.expr(&interval.low.unwrap_or(Ix::from(0)), 0), Expr::Const(0));
+        // Masked trips before the vacuous interval, in walking order; the peeled trip is one of them, if there are any.
+        let before = match w.choice.direction {
+            Direction::Descending => sub(n, high.clone()),
+            Direction::Ascending => min(low.clone(), n),
+        };
+        let from_middle = max(sub(peeled.clone(), before.clone()), Expr::Const(0));
+        let (ahead, middle) = (Expr::Var(w.vars.ahead), Expr::Var(w.vars.middle));
+        out.push(Stmt::Set {
+            var: w.vars.ahead,
+            value: max(sub(before, peeled), Expr::Const(0)),
+        });
+        let inside = max(sub(sub(high, low), from_middle), Expr::Const(0));
+        out.push(Stmt::Set {
+            var: w.vars.middle,
+            value: min(inside, sub(left.clone(), ahead.clone())),
+        });
+        sub(sub(left, ahead), middle)
+    }
+
+    fn one_loop(&mut self, w: &Walk<'_>, part: Part, sink: &mut Sink) -> Result<(), CompileError> {
+        let form = if part.masked { w.guarded } else { w.unmasked };
+        let mut inner = Sink {
+            now: vec![],
+            late: std::mem::take(&mut sink.late),
+        };
+        let trip = Trip {
+            stages: [true, true],
+            masked: part.masked,
+            turns: self.program.ping_pong,
+            last: false,
+        };
+        self.trip(form, trip, &mut inner)?;
+        step(w.choice, w.vars, &mut inner.now);
+        sink.late = inner.late;
+        let name = if part.name.is_empty() {
+            w.f.name.clone()
+        } else {
+            format!("{}.{}", w.f.name, part.name)
+        };
+        sink.now.push(Stmt::Loop {
+            name,
+            count: part.count,
+            unroll: w.choice.unroll,
+            body: inner.now,
+        });
         Ok(())
     }
 
     /// Loads outside the fold that its body reads: waited for before the first trip.
     fn acquire_outer(&mut self, f: &Fold, out: &mut Vec<Stmt>) {
         for load in self.outer(f) {
-            let already = out.iter().any(|s| matches!(s, Stmt::Acquire { handle, .. } if *handle == self.handles[&load]));
+            let already = out
+                .iter()
+                .any(|s| matches!(s, Stmt::Acquire { handle, .. } if *handle == self.handles[&load]));
             if !already {
                 out.push(self.acquire(load, 0));
-                self.to_registers(load, out);
+                self.read_into_registers(load, out);
             }
         }
     }
 
     /// An outer left operand that the schedule puts into registers is read once, and its slot handed back.
-    fn to_registers(&mut self, load: ValueId, out: &mut Vec<Stmt>) {
+    fn read_into_registers(&mut self, load: ValueId, out: &mut Vec<Stmt>) {
         if self.scheduled.choices.operands.get(&load) != Some(&Placement::Registers) {
             return;
         }
         let tile = self.loads[&load].tile;
-        let layout = Layout::Packed { slabs: self.slabs(), cols: tile.cols, dtype: self.kernel.value(load).ty.dtype };
-        let (dst, handle) = (self.reg(&format!("{}.registers", self.kernel.label(load)), layout), self.handles[&load]);
+        let layout = Layout::Packed {
+            slabs: self.slabs(),
+            cols: tile.cols,
+            dtype: self.kernel.value(load).ty.dtype,
+        };
+        let (dst, handle) = (
+            self.reg(&format!("{}.registers", self.kernel.label(load)), layout),
+            self.handles[&load],
+        );
         self.regs.insert(load, dst);
         out.push(Stmt::ReadShared { dst, handle, tile });
     }
@@ -195,21 +319,33 @@ impl Lower<'_> {
     }
 
     /// Hands outer loads back once their last reader is done; `early` is the point before the last stage-1 trip.
-    fn release_outer(&mut self, id: ValueId, f: &Fold, plan: &TripPlan, early: bool, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) {
-        for load in self.outer(f) {
+    fn release_outer(&mut self, id: ValueId, w: &Walk<'_>, early: bool, sink: &mut Sink) {
+        for load in self.outer(w.f) {
             let last = self.last_reader(load);
             if last != Some(id) {
                 continue;
             }
-            let stage_one = plan.read_at_stage_one(self.kernel, load);
+            let stage_one = w.guarded.read_at_stage_one(self.kernel, load);
             if early == stage_one {
                 continue;
             }
-            let staged_over = self.scheduled.choices.stores.values().any(|s| *s == Staging::Over(load));
+            let staged_over = self
+                .scheduled
+                .choices
+                .stores
+                .values()
+                .any(|s| *s == Staging::Over(load));
             let held = staged_over || self.scheduled.choices.loads[&load].release == Release::Late;
             let handle = self.handles[&load];
-            let release = Stmt::Release { ring: self.program.handles[handle.0 as usize].1, handle };
-            if held { late.push(release) } else { out.push(release) }
+            let release = Stmt::Release {
+                ring: self.program.handles[handle.0 as usize].1,
+                handle,
+            };
+            if held {
+                sink.late.push(release)
+            } else {
+                sink.now.push(release)
+            }
         }
     }
 
@@ -229,7 +365,11 @@ impl Lower<'_> {
             l.coords = self.coords(at, stage);
         }
         let handle = self.handles[&load];
-        Stmt::Acquire { ring: self.program.handles[handle.0 as usize].1, handle, load: l }
+        Stmt::Acquire {
+            ring: self.program.handles[handle.0 as usize].1,
+            handle,
+            load: l,
+        }
     }
 
     /// The factor by which a sum follows the reference.
@@ -241,8 +381,12 @@ impl Lower<'_> {
     }
 }
 
-fn rest_possible(direction: Direction, has_low: bool, empty: bool) -> bool {
-    !empty && (has_low || direction == Direction::Ascending)
+fn min(a: Expr, b: Expr) -> Expr {
+    Expr::bin(dsl::IxBin::Min, a, b)
+}
+
+fn max(a: Expr, b: Expr) -> Expr {
+    Expr::bin(dsl::IxBin::Max, a, b)
 }
 
 fn sub(a: Expr, b: Expr) -> Expr {
@@ -251,12 +395,18 @@ fn sub(a: Expr, b: Expr) -> Expr {
 
 /// Moves on to the next trip.
 fn step(choice: &FoldChoice, vars: &Vars, out: &mut Vec<Stmt>) {
-    out.push(Stmt::Set { var: vars.before, value: Expr::Var(vars.now) });
+    out.push(Stmt::Set {
+        var: vars.before,
+        value: Expr::Var(vars.now),
+    });
     let op = match choice.direction {
         Direction::Ascending => dsl::IxBin::Add,
         Direction::Descending => dsl::IxBin::Sub,
     };
-    out.push(Stmt::Set { var: vars.now, value: Expr::bin(op, Expr::Var(vars.now), Expr::Const(1)) });
+    out.push(Stmt::Set {
+        var: vars.now,
+        value: Expr::bin(op, Expr::Var(vars.now), Expr::Const(1)),
+    });
 }
 
 /// The registers a trip has computed so far.

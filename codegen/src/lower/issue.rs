@@ -13,7 +13,9 @@ use super::trip_plan::{Node, Work};
 impl Lower<'_> {
     pub(super) fn issue(&mut self, s: &mut State<'_>, n: usize, acc: Option<usize>) -> Result<(), CompileError> {
         let node = s.plan.nodes[n].clone();
-        let Op::Dot { a, b } = *self.kernel.op(node.id) else { return Ok(()) };
+        let Op::Dot { a, b } = *self.kernel.op(node.id) else {
+            return Ok(());
+        };
         let outer = |l: &Self, v: ValueId| l.loads.contains_key(&v) && !l.in_fold(v);
         for operand in [a.value, b.value] {
             if self.loads.contains_key(&operand) && !s.held.contains(&operand) && !outer(self, operand) {
@@ -25,11 +27,13 @@ impl Lower<'_> {
             s.out.push(Stmt::TurnWait);
             s.turn = Turn::Mine;
         }
-        let dot = self.dot(s, &node, a, b, acc)?;
+        let dot = self.dot(s, &node, acc)?;
         s.out.push(Stmt::Fence);
         s.out.push(Stmt::Issue(Box::new(dot)));
         s.in_flight.push(n);
-        let more = s.pending().any(|x| x != n && matches!(s.plan.nodes[x].work, Work::Dot { .. }));
+        let more = s
+            .pending()
+            .any(|x| x != n && matches!(s.plan.nodes[x].work, Work::Dot { .. }));
         if s.turn == Turn::Mine && !more {
             s.out.push(Stmt::TurnPass);
             s.turn = Turn::Passed;
@@ -37,7 +41,10 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn dot(&mut self, s: &mut State<'_>, node: &Node, a: Operand, b: Operand, acc: Option<usize>) -> Result<Dot, CompileError> {
+    fn dot(&mut self, s: &mut State<'_>, node: &Node, acc: Option<usize>) -> Result<Dot, CompileError> {
+        let Op::Dot { a, b } = *self.kernel.op(node.id) else {
+            return Err(Refusal::new(&node.name, "a dot", "it is another operation", "a dot").into());
+        };
         let (rows, cols) = mat(self.kernel, node.id);
         let (ar, ac) = mat(self.kernel, a.value);
         let depth = if a.transposed { ar } else { ac };
@@ -46,14 +53,30 @@ impl Lower<'_> {
         let left = if self.loads.contains_key(&a.value) && !self.regs.contains_key(&a.value) {
             OperandA::Shared(self.shared_operand(a, a.transposed))
         } else if let Some(buffer) = self.operand_buffers.get(&a.value) {
-            OperandA::Shared(SmemOperand { place: Place::Fixed(buffer.0), tile: buffer.1, mn_major: false })
+            OperandA::Shared(SmemOperand {
+                place: Place::Fixed(buffer.0),
+                tile: buffer.1,
+                mn_major: false,
+            })
         } else if a.transposed {
-            return Err(Refusal::new(&node.name, "a transposed left operand in registers", "registers hold the operand as it was computed", "transpose the product, or load the operand").into());
+            return Err(Refusal::new(
+                &node.name,
+                "a transposed left operand in registers",
+                "registers hold the operand as it was computed",
+                "transpose the product, or load the operand",
+            )
+            .into());
         } else {
             OperandA::Regs(self.tile(a.value, &s.local)?)
         };
         if !self.loads.contains_key(&b.value) {
-            return Err(Refusal::new(&node.name, "a computed right operand", "wgmma reads its right operand from shared memory", "a loaded right operand, or the transposed product").into());
+            return Err(Refusal::new(
+                &node.name,
+                "a computed right operand",
+                "wgmma reads its right operand from shared memory",
+                "a loaded right operand, or the transposed product",
+            )
+            .into());
         }
         // Right operands lie [n, k] for the tensor core; stored [k, n] they are read N-major.
         let right = self.shared_operand(b, !b.transposed);
@@ -82,12 +105,21 @@ impl Lower<'_> {
     fn dot_limits(&self, name: &str, cols: u32, depth: u32) -> Result<(), Refusal> {
         let n = self.target.mma_n;
         if cols == 0 || !cols.is_multiple_of(8) || cols > n || depth == 0 || !depth.is_multiple_of(16) {
-            return Err(Refusal::new(name, format!("{cols} columns over a depth of {depth}"), format!("wgmma takes N in steps of 8 up to {n} and K in steps of 16 (PTX ISA 9.7.15.2)"), "tile sizes that give such N and K"));
+            return Err(Refusal::new(
+                name,
+                format!("{cols} columns over a depth of {depth}"),
+                format!("wgmma takes N in steps of 8 up to {n} and K in steps of 16 (PTX ISA 9.7.15.2)"),
+                "tile sizes that give such N and K",
+            ));
         }
         Ok(())
     }
 
     pub(super) fn shared_operand(&self, o: Operand, mn_major: bool) -> SmemOperand {
-        SmemOperand { place: Place::Slot(self.handles[&o.value]), tile: self.loads[&o.value].tile, mn_major }
+        SmemOperand {
+            place: Place::Slot(self.handles[&o.value]),
+            tile: self.loads[&o.value].tile,
+            mn_major,
+        }
     }
 }

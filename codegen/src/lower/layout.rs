@@ -36,11 +36,20 @@ pub fn shared_memory(l: &mut Lower<'_>) -> Result<(), Refusal> {
     }
     if l.program.grid.persistence == Persistence::Dynamic {
         let (full, empty, word) = (place(8, 8), place(8, 8), place(8, 8));
-        l.program.mailbox = Some(Mailbox { word: as_u32(word), full: as_u32(full), empty: as_u32(empty) });
+        l.program.mailbox = Some(Mailbox {
+            word: as_u32(word),
+            full: as_u32(full),
+            empty: as_u32(empty),
+        });
     }
     if at > u64::from(l.target.shared_bytes) {
         let fact = format!("{} may take {} B per CTA", l.target.name, l.target.shared_bytes);
-        return Err(Refusal::new("tiles", format!("{at} B of shared memory ({})", map.join(", ")), fact, "smaller tiles, fewer stages, or a store staged over a load"));
+        return Err(Refusal::new(
+            "tiles",
+            format!("{at} B of shared memory ({})", map.join(", ")),
+            fact,
+            "smaller tiles, fewer stages, or a store staged over a load",
+        ));
     }
     l.program.shared_bytes = as_u32(at);
     l.program.buffers = buffers;

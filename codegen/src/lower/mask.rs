@@ -3,9 +3,9 @@
 //! A term `r * row + c * col + a * j + b >= 0` holds for a whole tile when it holds at its worst corner. With `a < 0` that
 //! is true below some trip, with `a > 0` from some trip on; together the masks of a body are vacuous on one interval.
 
+use dsl::Kernel;
 use dsl::index::Ix;
 use dsl::ir::{Fold, Op};
-use dsl::Kernel;
 
 use crate::plan::mat;
 
@@ -20,7 +20,9 @@ pub struct Vacuous {
 pub fn vacuous(kernel: &Kernel, fold: &Fold) -> Option<Vacuous> {
     let mut out = Vacuous { low: None, high: None };
     for id in &fold.body {
-        let Op::Mask { src, mask, .. } = kernel.op(*id) else { continue };
+        let Op::Mask { src, mask, .. } = kernel.op(*id) else {
+            continue;
+        };
         let (rows, cols) = mat(kernel, *src);
         for term in &mask.terms {
             let corner = |coef: i64, extent: u32| (coef * (i64::from(extent) - 1)).min(0);

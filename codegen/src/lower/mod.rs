@@ -25,7 +25,10 @@ use dsl::{DType, Kernel};
 
 use crate::error::{CompileError, Refusal};
 use crate::plan::{Scheduled, lit, mat};
-use crate::role::{Coord, Expr, GlobalAt, GridAxis, GridPlan, HandleId, Layout, Load, MapId, Pointer, RegTile, RegTileId, Ring, RingId, RoleProgram, SmemTile, Src, Stmt, TensorMap, TensorParam, VarId};
+use crate::role::{
+    Coord, Expr, GlobalAt, GridAxis, GridPlan, HandleId, Layout, Load, MapId, Pointer, RegTile, RegTileId, Ring,
+    RingId, RoleProgram, SmemTile, Src, Stmt, TensorMap, TensorParam, VarId,
+};
 use crate::target::Target;
 
 /// Lowers a rewritten kernel.
@@ -83,7 +86,12 @@ impl<'a> Lower<'a> {
         for (i, axis) in kernel.grid.iter().enumerate() {
             let var = l.var(&axis.name);
             let count = l.expr(&axis.count, 0);
-            l.program.grid.axes.push(GridAxis { name: axis.name.clone(), count, var, descending: c.descending[i] });
+            l.program.grid.axes.push(GridAxis {
+                name: axis.name.clone(),
+                count,
+                var,
+                descending: c.descending[i],
+            });
         }
         l
     }
@@ -94,7 +102,10 @@ impl<'a> Lower<'a> {
     }
 
     pub fn reg(&mut self, name: &str, layout: Layout) -> RegTileId {
-        self.program.tiles.push(RegTile { name: name.to_owned(), layout });
+        self.program.tiles.push(RegTile {
+            name: name.to_owned(),
+            layout,
+        });
         RegTileId(to_u32(self.program.tiles.len()) - 1)
     }
 
@@ -112,8 +123,17 @@ impl<'a> Lower<'a> {
             (Shape::Row(_), DType::F32) => Ok(Layout::Row { slabs }),
             (Shape::Col(c), DType::F32) => Ok(Layout::Col { cols: lit(c) }),
             (Shape::Mat(_, c), DType::F32) => Ok(Layout::Acc { slabs, cols: lit(c) }),
-            (Shape::Mat(_, c), dtype) => Ok(Layout::Packed { slabs, cols: lit(c), dtype }),
-            (shape, dtype) => Err(Refusal::new(self.kernel.label(id), format!("a {dtype} vector {shape:?} in registers"), "vectors are held as f32", "cast it to f32")),
+            (Shape::Mat(_, c), dtype) => Ok(Layout::Packed {
+                slabs,
+                cols: lit(c),
+                dtype,
+            }),
+            (shape, dtype) => Err(Refusal::new(
+                self.kernel.label(id),
+                format!("a {dtype} vector {shape:?} in registers"),
+                "vectors are held as f32",
+                "cast it to f32",
+            )),
         }
     }
 
@@ -139,7 +159,11 @@ impl<'a> Lower<'a> {
                 At::Span { start, .. } => {
                     seen += 1;
                     let start = self.expr(start, stage);
-                    if seen == 1 && spans > 1 || spans == 1 { Coord::Rows(start) } else { Coord::Cols(start) }
+                    if seen == 1 && spans > 1 || spans == 1 {
+                        Coord::Rows(start)
+                    } else {
+                        Coord::Cols(start)
+                    }
                 }
             });
         }
@@ -157,7 +181,12 @@ impl<'a> Lower<'a> {
 
     pub fn tile(&self, id: ValueId, local: &BTreeMap<ValueId, RegTileId>) -> Result<RegTileId, Refusal> {
         local.get(&id).or_else(|| self.regs.get(&id)).copied().ok_or_else(|| {
-            Refusal::new(self.kernel.label(id), "its value in registers here", "it is not computed at this point of the pipeline", "an order in which it is computed first")
+            Refusal::new(
+                self.kernel.label(id),
+                "its value in registers here",
+                "it is not computed at this point of the pipeline",
+                "an order in which it is computed first",
+            )
         })
     }
 
@@ -165,15 +194,30 @@ impl<'a> Lower<'a> {
     fn declare_loads(&mut self) -> Result<(), CompileError> {
         let choices = self.scheduled.choices.loads.clone();
         for (id, choice) in choices {
-            let Op::Load { tensor, at } = self.kernel.op(id).clone() else { continue };
+            let Op::Load { tensor, at } = self.kernel.op(id).clone() else {
+                continue;
+            };
             let (rows, cols) = mat(self.kernel, id);
             let label = self.kernel.label(id);
             let tile = self.smem_tile(&label, rows, cols, self.kernel.value(id).ty.dtype)?;
             let ring = self.ring(&label, &choice.ring, choice.stages, tile)?;
             self.program.handles.push((label.clone(), ring));
-            self.handles.insert(id, HandleId(to_u32(self.program.handles.len()) - 1));
-            let map = self.map(tensor, &label, &at, [rows, 64], choice.l2_promotion);
-            let load = Load { name: label, map, tile, coords: vec![], cache: choice.cache };
+            self.handles
+                .insert(id, HandleId(to_u32(self.program.handles.len()) - 1));
+            let map = self.map(&MapRequest {
+                tensor,
+                label: &label,
+                at: &at,
+                span: [rows, 64],
+                l2_promotion: choice.l2_promotion,
+            });
+            let load = Load {
+                name: label,
+                map,
+                tile,
+                coords: vec![],
+                cache: choice.cache,
+            };
             self.loads.insert(id, load);
         }
         Ok(())
@@ -196,11 +240,24 @@ impl<'a> Lower<'a> {
 
     pub fn smem_tile(&self, label: &str, rows: u32, cols: u32, dtype: DType) -> Result<SmemTile, Refusal> {
         if !dtype.is_16_bit() {
-            return Err(Refusal::new(label, format!("a {dtype} tile in shared memory"), "tiles are swizzled for 16-bit operands", "bf16, f16"));
+            return Err(Refusal::new(
+                label,
+                format!("a {dtype} tile in shared memory"),
+                "tiles are swizzled for 16-bit operands",
+                "bf16, f16",
+            ));
         }
         if !cols.is_multiple_of(64) || !rows.is_multiple_of(8) || rows > self.target.box_extent {
-            let fact = format!("a 128-byte swizzle holds 64 columns of 8 rows, and a box at most {} rows", self.target.box_extent);
-            return Err(Refusal::new(label, format!("a tile of [{rows}, {cols}]"), fact, "rows a multiple of 8 up to 256, columns a multiple of 64"));
+            let fact = format!(
+                "a 128-byte swizzle holds 64 columns of 8 rows, and a box at most {} rows",
+                self.target.box_extent
+            );
+            return Err(Refusal::new(
+                label,
+                format!("a tile of [{rows}, {cols}]"),
+                fact,
+                "rows a multiple of 8 up to 256, columns a multiple of 64",
+            ));
         }
         Ok(SmemTile { rows, cols })
     }
@@ -209,20 +266,45 @@ impl<'a> Lower<'a> {
         if let Some(i) = self.program.rings.iter().position(|r| r.name == name) {
             let ring = &mut self.program.rings[i];
             if ring.stages != stages {
-                return Err(Refusal::new(format!("loads.{label}.stages"), stages.to_string(), format!("ring `{name}` has {} stages", ring.stages), ring.stages.to_string()));
+                return Err(Refusal::new(
+                    format!("loads.{label}.stages"),
+                    stages.to_string(),
+                    format!("ring `{name}` has {} stages", ring.stages),
+                    ring.stages.to_string(),
+                ));
             }
             ring.slot_bytes = ring.slot_bytes.max(tile.bytes());
             return Ok(RingId(to_u32(i)));
         }
-        self.program.rings.push(Ring { name: name.to_owned(), stages, slot_bytes: tile.bytes(), offset: 0, full: 0, empty: 0 });
+        self.program.rings.push(Ring {
+            name: name.to_owned(),
+            stages,
+            slot_bytes: tile.bytes(),
+            offset: 0,
+            full: 0,
+            empty: 0,
+        });
         Ok(RingId(to_u32(self.program.rings.len()) - 1))
     }
 
-    /// A tensor map whose box is `span` over the two spanned dimensions and 1 elsewhere.
-    pub fn map(&mut self, tensor: TensorId, label: &str, at: &[At], span: [u32; 2], l2_promotion: u32) -> MapId {
-        let mut spans = span.iter();
-        let boxes = at.iter().map(|a| if matches!(a, At::Span { .. }) { *spans.next().unwrap_or(&1) } else { 1 }).collect();
-        self.program.maps.push(TensorMap { name: format!("{label}_map"), tensor: tensor.0, boxes, l2_promotion });
+    /// Declares a tensor map parameter.
+    pub fn map(&mut self, r: &MapRequest<'_>) -> MapId {
+        let mut spans = r.span.iter();
+        let extent = |a: &At| {
+            if matches!(a, At::Span { .. }) {
+                *spans.next().unwrap_or(&1)
+            } else {
+                1
+            }
+        };
+        let boxes = r.at.iter().map(extent).collect();
+        let name = format!("{}_map", r.label);
+        self.program.maps.push(TensorMap {
+            name,
+            tensor: r.tensor.0,
+            boxes,
+            l2_promotion: r.l2_promotion,
+        });
         MapId(to_u32(self.program.maps.len()) - 1)
     }
 
@@ -234,9 +316,42 @@ impl<'a> Lower<'a> {
             self.program.pointers.len() - 1
         });
         let spanned = at.iter().position(|a| matches!(a, At::Span { .. })).unwrap_or(0);
-        let bound = self.program.tensors[tensor.0 as usize].dims.get(spanned).cloned().unwrap_or(Expr::Const(0));
-        GlobalAt { pointer: to_u32(pointer), coords: self.coords(at, stage), bound }
+        let bound = self.program.tensors[tensor.0 as usize]
+            .dims
+            .get(spanned)
+            .cloned()
+            .unwrap_or(Expr::Const(0));
+        GlobalAt {
+            pointer: to_u32(pointer),
+            coords: self.coords(at, stage),
+            bound,
+        }
     }
+}
+
+/// Where statements go: here, or to the end of the block.
+#[derive(Default)]
+pub(crate) struct Sink {
+    pub now: Vec<Stmt>,
+    pub late: Vec<Stmt>,
+}
+
+/// The form of a trip that a calculation belongs to.
+#[derive(Clone, Copy)]
+pub(crate) struct Form {
+    /// Masks are applied; elsewhere they are known to hold.
+    pub masked: bool,
+    /// Whose loop counter its expressions mean.
+    pub stage: u32,
+}
+
+/// A tensor map to declare: the box is `span` over the two spanned dimensions of `at`, and 1 elsewhere.
+pub(crate) struct MapRequest<'r> {
+    pub tensor: TensorId,
+    pub label: &'r str,
+    pub at: &'r [At],
+    pub span: [u32; 2],
+    pub l2_promotion: u32,
 }
 
 pub(crate) fn to_u32(n: usize) -> u32 {
@@ -263,7 +378,9 @@ fn users(kernel: &Kernel) -> BTreeMap<ValueId, Vec<ValueId>> {
 
 /// Whether `contribution` is a row sum that only the carry reads: it can stay per lane.
 pub(crate) fn stays_partial(l: &Lower<'_>, kind: &CarryKind) -> Option<ValueId> {
-    let CarryKind::Sum { contribution, .. } = kind else { return None };
+    let CarryKind::Sum { contribution, .. } = kind else {
+        return None;
+    };
     let alone = l.users.get(contribution).is_none_or(Vec::is_empty);
     (alone && matches!(l.kernel.op(*contribution), Op::Reduce(ReduceOp::Sum, _))).then_some(*contribution)
 }
@@ -296,7 +413,12 @@ fn empty_program(s: &Scheduled) -> RoleProgram {
         buffers: vec![],
         mailbox: None,
         shared_bytes: 0,
-        grid: GridPlan { persistence: c.persistence, axes: vec![], inner: c.inner, section: c.section },
+        grid: GridPlan {
+            persistence: c.persistence,
+            axes: vec![],
+            inner: c.inner,
+            section: c.section,
+        },
         vars: vec![],
         tiles: vec![],
         handles: vec![],

@@ -13,10 +13,18 @@ pub fn project(consumer: &[Stmt]) -> Vec<Stmt> {
 fn statement(stmt: &Stmt) -> Option<Stmt> {
     match stmt {
         Stmt::Set { .. } => Some(stmt.clone()),
-        Stmt::Acquire { ring, load, .. } => Some(Stmt::Fill { ring: *ring, load: load.clone() }),
+        Stmt::Acquire { ring, load, .. } => Some(Stmt::Fill {
+            ring: *ring,
+            load: load.clone(),
+        }),
         Stmt::Loop { name, count, body, .. } => {
             let body = project(body);
-            body.iter().any(has_fill).then(|| Stmt::Loop { name: name.clone(), count: count.clone(), unroll: 1, body })
+            body.iter().any(has_fill).then(|| Stmt::Loop {
+                name: name.clone(),
+                count: count.clone(),
+                unroll: 1,
+                body,
+            })
         }
         _ => None,
     }

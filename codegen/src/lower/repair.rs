@@ -14,23 +14,39 @@ use crate::role::{Calc, Layout, Src, Stmt};
 
 use super::trip::State;
 use super::trip_plan::{Node, TripPlan, Work};
-use super::{Lower, calc};
+use super::{Form, Lower, calc};
 
 impl TripPlan {
     /// The dot that the scores of a fixed-reference fold come from.
     pub(super) fn repaired_dot(&self, kernel: &Kernel) -> Option<ValueId> {
         let fixed = self.fixed?;
-        upstream(kernel, fixed.weights).into_iter().find(|v| matches!(kernel.op(*v), Op::Dot { .. }))
+        upstream(kernel, fixed.weights)
+            .into_iter()
+            .find(|v| matches!(kernel.op(*v), Op::Dot { .. }))
     }
 
     pub(super) fn add_repair(&mut self, kernel: &Kernel, f: &Fold) -> Result<(), Refusal> {
         let Some(fixed) = self.fixed else { return Ok(()) };
-        let dots = upstream(kernel, fixed.weights).into_iter().filter(|v| matches!(kernel.op(*v), Op::Dot { .. })).count();
+        let dots = upstream(kernel, fixed.weights)
+            .into_iter()
+            .filter(|v| matches!(kernel.op(*v), Op::Dot { .. }))
+            .count();
         if dots != 1 {
-            return Err(Refusal::new(format!("folds.{}.rescale", f.name), "fixed", format!("the scores come from {dots} dots"), "exact, lazy (fixed repairs one dot)"));
+            return Err(Refusal::new(
+                format!("folds.{}.rescale", f.name),
+                "fixed",
+                format!("the scores come from {dots} dots"),
+                "exact, lazy (fixed repairs one dot)",
+            ));
         }
         let stage = self.nodes.iter().find(|n| n.id == fixed.fast).map_or(0, |n| n.stage);
-        self.nodes.push(Node { name: "repair".into(), id: fixed.check, stage, work: Work::Repair, after: vec![] });
+        self.nodes.push(Node {
+            name: "repair".into(),
+            id: fixed.check,
+            stage,
+            work: Work::Repair,
+            after: vec![],
+        });
         Ok(())
     }
 
@@ -38,11 +54,16 @@ impl TripPlan {
     /// rewrites follow the repair.
     pub(super) fn repair_edges(&self, kernel: &Kernel) -> Vec<(usize, usize)> {
         let Some(fixed) = self.fixed else { return vec![] };
-        let Some(repair) = self.nodes.iter().position(|n| n.work == Work::Repair) else { return vec![] };
+        let Some(repair) = self.nodes.iter().position(|n| n.work == Work::Repair) else {
+            return vec![];
+        };
         let stage = self.nodes[repair].stage;
         let mut out = vec![];
         for (i, n) in self.nodes.iter().enumerate() {
-            let needs = n.id != fixed.check && n.stage == stage && i != repair && upstream(kernel, n.id).contains(&fixed.weights);
+            let needs = n.id != fixed.check
+                && n.stage == stage
+                && i != repair
+                && upstream(kernel, n.id).contains(&fixed.weights);
             match n.work {
                 Work::Calc if n.id == fixed.fast || n.id == fixed.check => out.push((i, repair)),
                 Work::Dot { .. } if !needs => out.push((i, repair)),
@@ -68,9 +89,10 @@ fn upstream(kernel: &Kernel, id: ValueId) -> BTreeSet<ValueId> {
 }
 
 impl Lower<'_> {
-    pub(super) fn repair(&mut self, s: &mut State<'_>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
-        let _ = late;
-        let (Some(fixed), Some(dot)) = (s.plan.fixed, s.plan.repaired_dot(self.kernel)) else { return Ok(()) };
+    pub(super) fn repair(&mut self, s: &mut State<'_>) -> Result<(), CompileError> {
+        let (Some(fixed), Some(dot)) = (s.plan.fixed, s.plan.repaired_dot(self.kernel)) else {
+            return Ok(());
+        };
         let f = self.kernel.fold(s.plan.fold).cloned();
         let Some(f) = f else { return Ok(()) };
         let (weights, check) = (self.tile(fixed.weights, &s.local)?, self.tile(fixed.check, &s.local)?);
@@ -78,38 +100,84 @@ impl Lower<'_> {
         let mut local = s.local.clone();
         local.remove(&fixed.weights);
         let cols = mat(self.kernel, dot).1;
-        let scores = self.reg("repair.scores", Layout::Acc { slabs: self.slabs(), cols });
+        let scores = self.reg(
+            "repair.scores",
+            Layout::Acc {
+                slabs: self.slabs(),
+                cols,
+            },
+        );
         body.push(self.warp_dot(dot, scores)?);
         local.insert(dot, scores);
-        let needed: BTreeSet<ValueId> = [fixed.weights, fixed.next, fixed.factor].iter().flat_map(|v| upstream(self.kernel, *v)).collect();
+        let needed: BTreeSet<ValueId> = [fixed.weights, fixed.next, fixed.factor]
+            .iter()
+            .flat_map(|v| upstream(self.kernel, *v))
+            .collect();
         let given = upstream(self.kernel, dot);
-        let calculated = |v: &&ValueId| !matches!(self.kernel.op(**v), Op::Const(_) | Op::Param(_) | Op::FoldArg { .. });
-        let body_ids: Vec<ValueId> = f.body.iter().filter(|v| needed.contains(v) && !given.contains(v)).filter(calculated).copied().collect();
+        let calculated =
+            |v: &&ValueId| !matches!(self.kernel.op(**v), Op::Const(_) | Op::Param(_) | Op::FoldArg { .. });
+        let body_ids: Vec<ValueId> = f
+            .body
+            .iter()
+            .filter(|v| needed.contains(v) && !given.contains(v))
+            .filter(calculated)
+            .copied()
+            .collect();
         for id in &body_ids {
             local.remove(id);
-            self.calc(*id, false, 0, &mut local, &mut body)?;
+            self.calc(
+                *id,
+                Form {
+                    masked: false,
+                    stage: 0,
+                },
+                &mut local,
+                &mut body,
+            )?;
         }
         let fresh = self.tile(fixed.weights, &local)?;
         calc(&mut body, weights, Calc::Copy(Src::Tile(fresh)));
         let quad = matches!(self.program.tiles[check.0 as usize].layout, Layout::Row { .. });
-        calc(&mut body, check, Calc::Reduce { op: ReduceOp::Sum, src: weights, quad });
+        calc(
+            &mut body,
+            check,
+            Calc::Reduce {
+                op: ReduceOp::Sum,
+                src: weights,
+                quad,
+            },
+        );
         self.move_sums(&f, fixed.factor, &local, &mut body)?;
         let reference = f.carries.iter().find(|c| c.kind == CarryKind::Next(fixed.next));
         if let Some(c) = reference {
             let (dst, src) = (self.tile(c.arg, &local)?, self.src(fixed.next, &local)?);
             calc(&mut body, dst, Calc::Copy(src));
         }
-        s.out.push(Stmt::Repair { check, limit: fixed.limit, body });
+        s.out.push(Stmt::Repair {
+            check,
+            limit: fixed.limit,
+            body,
+        });
         Ok(())
     }
 
     /// Every sum follows the reference.
-    fn move_sums(&mut self, f: &Fold, factor: ValueId, local: &super::fold::Local, body: &mut Vec<Stmt>) -> Result<(), CompileError> {
+    fn move_sums(
+        &mut self,
+        f: &Fold,
+        factor: ValueId,
+        local: &super::fold::Local,
+        body: &mut Vec<Stmt>,
+    ) -> Result<(), CompileError> {
         let factor = self.tile(factor, local)?;
         for c in &f.carries {
             if matches!(c.kind, CarryKind::Sum { rescaled: true, .. }) {
                 let dst = self.tile(c.arg, local)?;
-                calc(body, dst, Calc::Binary(BinaryOp::Mul, Src::Tile(dst), Src::Tile(factor)));
+                calc(
+                    body,
+                    dst,
+                    Calc::Binary(BinaryOp::Mul, Src::Tile(dst), Src::Tile(factor)),
+                );
             }
         }
         Ok(())
@@ -117,17 +185,40 @@ impl Lower<'_> {
 
     fn warp_dot(&self, dot: ValueId, acc: crate::role::RegTileId) -> Result<Stmt, Refusal> {
         let Op::Dot { a, b } = *self.kernel.op(dot) else {
-            return Err(Refusal::new("folds.rescale", "fixed", "the scores are no dot", "exact, lazy"));
+            return Err(Refusal::new(
+                "folds.rescale",
+                "fixed",
+                "the scores are no dot",
+                "exact, lazy",
+            ));
         };
-        let (in_shared, k_major) = (self.loads.contains_key(&a.value) && self.loads.contains_key(&b.value), !a.transposed && b.transposed);
-        let (rows, cols) = mat(self.kernel, dot);
+        let (in_shared, k_major) = (
+            self.loads.contains_key(&a.value) && self.loads.contains_key(&b.value),
+            !a.transposed && b.transposed,
+        );
+        let cols = mat(self.kernel, dot).1;
         if !in_shared || !k_major || !cols.is_multiple_of(16) {
-            let fact = format!("`{}` has {cols} columns; its operands must be loaded, contiguous along the contraction", self.kernel.label(dot));
-            return Err(Refusal::new("folds.rescale", "fixed", fact, "exact, lazy, or a column tile that is a multiple of 16"));
+            let fact = format!(
+                "`{}` has {cols} columns; its operands must be loaded, contiguous along the contraction",
+                self.kernel.label(dot)
+            );
+            return Err(Refusal::new(
+                "folds.rescale",
+                "fixed",
+                fact,
+                "exact, lazy, or a column tile that is a multiple of 16",
+            ));
         }
         let depth = mat(self.kernel, a.value).1;
         let dtype = self.kernel.value(a.value).ty.dtype;
-        let _ = rows;
-        Ok(Stmt::WarpDot { acc, a: self.shared_operand(a, false), b: self.shared_operand(b, false), rows: self.program.rows_per_consumer, cols, depth, dtype })
+        Ok(Stmt::WarpDot {
+            acc,
+            a: self.shared_operand(a, false),
+            b: self.shared_operand(b, false),
+            rows: self.program.rows_per_consumer,
+            cols,
+            depth,
+            dtype,
+        })
     }
 }

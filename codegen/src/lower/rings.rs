@@ -11,9 +11,17 @@ pub fn capacity(program: &RoleProgram) -> Result<(), Refusal> {
     count.block(&program.consumer);
     for (ring, most) in count.most {
         let r = &program.rings[ring.0 as usize];
+        // With turns, a consumer that waits for its turn may hold what the one whose turn it is needs next.
+        let shared = program.handles.iter().filter(|h| h.1 == ring).count() > 1;
+        let most = most + u32::from(program.ping_pong && shared);
         if most > r.stages {
-            let fact = format!("a consumer holds {most} of its slots at once");
-            return Err(Refusal::new(format!("loads (ring `{}`).stages", r.name), r.stages.to_string(), fact, format!("{most} or more")));
+            let fact = format!("consumers hold {most} of its slots at once");
+            return Err(Refusal::new(
+                format!("loads (ring `{}`).stages", r.name),
+                r.stages.to_string(),
+                fact,
+                format!("{most} or more"),
+            ));
         }
     }
     Ok(())

@@ -1,60 +1,77 @@
 //! Stores: tiles go through shared memory and the copy engine, vectors go straight to memory.
 
-use std::collections::BTreeMap;
-
 use dsl::ir::{At, Shape, TensorId, ValueId};
 
 use crate::error::{CompileError, Refusal};
 use crate::plan::{Staging, mat};
-use crate::role::{Coord, Place, RegTileId, Stmt};
+use crate::role::{Coord, Place, Stmt};
 
-use super::{Lower, layout};
+use super::fold::Local;
+use super::{Lower, MapRequest, Sink, layout};
+
+/// One store of the kernel.
+pub(super) struct StoreOf<'s> {
+    pub tensor: TensorId,
+    pub at: &'s [At],
+    pub src: ValueId,
+}
 
 impl Lower<'_> {
-    /// Lowers one store; what must wait for the end of the block goes to `late`.
-    pub(super) fn store(
-        &mut self,
-        tensor: TensorId,
-        at: &[At],
-        src: ValueId,
-        local: &BTreeMap<ValueId, RegTileId>,
-        out: &mut Vec<Stmt>,
-        late: &mut Vec<Stmt>,
-    ) -> Result<(), CompileError> {
+    /// Lowers one store; what must wait for the end of the block goes there.
+    pub(super) fn store(&mut self, of: &StoreOf<'_>, local: &Local, sink: &mut Sink) -> Result<(), CompileError> {
+        let StoreOf { tensor, at, src } = *of;
         let reg = self.tile(src, local)?;
         if matches!(self.kernel.value(src).ty.shape, Shape::Row(_)) {
             let at = self.global_at(tensor, at, 0);
-            out.push(Stmt::WriteGlobal { src: reg, at });
+            sink.now.push(Stmt::WriteGlobal { src: reg, at });
             return Ok(());
         }
         let name = self.kernel.tensor(tensor).name.clone();
         let (rows, cols) = mat(self.kernel, src);
         let tile = self.smem_tile(&name, rows, cols, self.kernel.value(src).ty.dtype)?;
-        let staging = self.scheduled.choices.stores.get(&tensor).cloned().unwrap_or(Staging::Own);
+        let staging = self
+            .scheduled
+            .choices
+            .stores
+            .get(&tensor)
+            .cloned()
+            .unwrap_or(Staging::Own);
         let place = match staging {
             Staging::Own => {
                 let index = layout::staging_index(self);
                 self.staging.push((name.clone(), tile));
-                out.push(Stmt::StagingFree);
+                sink.now.push(Stmt::StagingFree);
                 Place::Fixed(index)
             }
             Staging::Over(load) => {
                 self.may_stage_over(&name, load, (rows, cols))?;
                 // Whoever reads the load is done before anyone writes over it: a right operand is read by every consumer,
                 // a left one by the warps of its own warpgroup.
-                out.push(Stmt::StagingFree);
+                sink.now.push(Stmt::StagingFree);
                 if self.is_right_operand(load) {
-                    out.push(Stmt::ConsumersMeet);
+                    sink.now.push(Stmt::ConsumersMeet);
                 }
-                late.insert(0, Stmt::StagingFree);
+                sink.late.insert(0, Stmt::StagingFree);
                 Place::Slot(self.handles[&load])
             }
         };
         let rows_per_consumer = self.program.rows_per_consumer;
-        let map = self.map(tensor, &name, at, [rows_per_consumer, 64], 0);
+        let map = self.map(&MapRequest {
+            tensor,
+            label: &name,
+            at,
+            span: [rows_per_consumer, 64],
+            l2_promotion: 0,
+        });
         let coords: Vec<Coord> = self.coords(at, 0);
-        out.push(Stmt::Stage { src: reg, place, tile });
-        out.push(Stmt::StoreStaged { map, place, tile, coords, name });
+        sink.now.push(Stmt::Stage { src: reg, place, tile });
+        sink.now.push(Stmt::StoreStaged {
+            map,
+            place,
+            tile,
+            coords,
+            name,
+        });
         Ok(())
     }
 
@@ -63,28 +80,52 @@ impl Lower<'_> {
         let (label, shape) = (self.kernel.label(load), mat(self.kernel, load));
         let slot = self.program.rings[self.program.handles[self.handles[&load].0 as usize].1.0 as usize].slot_bytes;
         let (inside, fits) = (self.in_fold(load), tile.0 * tile.1.div_ceil(64) * 128 <= slot);
-        let held = if inside { self.last_trip_holds(load) && fits } else { shape == tile };
+        let held = if inside {
+            self.last_trip_holds(load) && fits
+        } else {
+            shape == tile
+        };
         if held {
             return Ok(());
         }
-        let fact = format!("`{label}` is {shape:?}{}, its slot {slot} B, the tile {tile:?}", if inside { " inside a fold" } else { "" });
-        Err(Refusal::new(format!("stores.{name}.buffer"), format!("over `{label}`"), fact, "own, a load of the same shape outside the folds, or a load at stage 1 with room"))
+        let fact = format!(
+            "`{label}` is {shape:?}{}, its slot {slot} B, the tile {tile:?}",
+            if inside { " inside a fold" } else { "" }
+        );
+        Err(Refusal::new(
+            format!("stores.{name}.buffer"),
+            format!("over `{label}`"),
+            fact,
+            "own, a load of the same shape outside the folds, or a load at stage 1 with room",
+        ))
     }
 
     /// Whether the fold's last emitted trip, stage 1 alone, is the last to read `load`.
     fn last_trip_holds(&self, load: ValueId) -> bool {
         let stage_one = |f: &dsl::ir::Fold, id: ValueId| {
             let stages = &self.scheduled.choices.folds[&id].stages;
-            f.body.iter().any(|v| self.kernel.op(*v).operands().contains(&load) && stages.get(&self.kernel.label(*v)) == Some(&1))
+            f.body.iter().any(|v| {
+                self.kernel.op(*v).operands().contains(&load) && stages.get(&self.kernel.label(*v)) == Some(&1)
+            })
         };
-        self.scheduled.choices.folds.keys().any(|id| self.kernel.fold(*id).is_some_and(|f| f.body.contains(&load) && stage_one(f, *id)))
+        self.scheduled.choices.folds.keys().any(|id| {
+            self.kernel
+                .fold(*id)
+                .is_some_and(|f| f.body.contains(&load) && stage_one(f, *id))
+        })
     }
 
     fn is_right_operand(&self, load: ValueId) -> bool {
-        self.kernel.values.iter().any(|v| matches!(&v.op, dsl::ir::Op::Dot { b, .. } if b.value == load))
+        self.kernel
+            .values
+            .iter()
+            .any(|v| matches!(&v.op, dsl::ir::Op::Dot { b, .. } if b.value == load))
     }
 
     pub(super) fn in_fold(&self, id: ValueId) -> bool {
-        self.kernel.values.iter().any(|v| matches!(&v.op, dsl::ir::Op::Fold(f) if f.body.contains(&id)))
+        self.kernel
+            .values
+            .iter()
+            .any(|v| matches!(&v.op, dsl::ir::Op::Fold(f) if f.body.contains(&id)))
     }
 }

@@ -14,8 +14,9 @@ use crate::plan::Staging;
 use crate::role::{Calc, Place, Src, Stmt};
 
 use super::fold::Local;
+use super::store::StoreOf;
 use super::trip_plan::{Event, Node, Trip, TripPlan, Work};
-use super::{Lower, calc, to_u32};
+use super::{Form, Lower, Sink, calc, to_u32};
 
 /// The state of one trip while it is emitted.
 pub(super) struct State<'p> {
@@ -41,7 +42,7 @@ pub(super) enum Turn {
 
 impl Lower<'_> {
     /// Emits one trip.
-    pub(super) fn trip(&mut self, plan: &TripPlan, trip: Trip, out: &mut Vec<Stmt>, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
+    pub(super) fn trip(&mut self, plan: &TripPlan, trip: Trip, sink: &mut Sink) -> Result<(), CompileError> {
         let mut s = State {
             plan,
             trip,
@@ -56,19 +57,21 @@ impl Lower<'_> {
         };
         for event in &plan.order {
             match event {
-                Event::Run(n) if s.active(*n) => self.force(&mut s, *n, late, 0)?,
+                Event::Run(n) if s.active(*n) => self.force(&mut s, *n, 0)?,
                 Event::Wait(n) if s.in_flight.contains(n) => self.wait_for(&mut s, *n),
                 _ => {}
             }
             while let Some(n) = s.free(true) {
-                self.run(&mut s, n, late)?;
+                self.run(&mut s, n)?;
             }
         }
         loop {
             while let Some(n) = s.free(false) {
-                self.run(&mut s, n, late)?;
+                self.run(&mut s, n)?;
             }
-            let Some(oldest) = s.in_flight.first().copied() else { break };
+            let Some(oldest) = s.in_flight.first().copied() else {
+                break;
+            };
             if s.pending().next().is_none() && s.in_flight.len() > 1 {
                 let last = s.in_flight[s.in_flight.len() - 1];
                 self.wait_for(&mut s, last);
@@ -78,39 +81,55 @@ impl Lower<'_> {
         }
         if let Some(stuck) = s.pending().next() {
             let name = &plan.nodes[stuck].name;
-            return Err(Refusal::new("folds.order", format!("`{name}` where it stands"), "its dependences form a cycle within a trip", "stages in which readers follow writers").into());
+            return Err(Refusal::new(
+                "folds.order",
+                format!("`{name}` where it stands"),
+                "its dependences form a cycle within a trip",
+                "stages in which readers follow writers",
+            )
+            .into());
         }
         if s.turn == Turn::Mine {
             s.out.push(Stmt::TurnPass);
         }
         self.release_held(&mut s, true);
-        late.append(&mut s.late);
-        out.append(&mut s.out);
+        sink.late.append(&mut s.late);
+        sink.now.append(&mut s.out);
         Ok(())
     }
 
     /// Runs a node now, whatever must come first.
-    fn force(&mut self, s: &mut State<'_>, n: usize, late: &mut Vec<Stmt>, depth: u32) -> Result<(), CompileError> {
+    fn force(&mut self, s: &mut State<'_>, n: usize, depth: u32) -> Result<(), CompileError> {
         if s.done.contains(&n) {
             return Ok(());
         }
         if depth > 10_000 {
-            return Err(Refusal::new("folds.order", format!("`{}` at this place", s.plan.nodes[n].name), "its dependences form a cycle within a trip", "another order").into());
+            return Err(Refusal::new(
+                "folds.order",
+                format!("`{}` at this place", s.plan.nodes[n].name),
+                "its dependences form a cycle within a trip",
+                "another order",
+            )
+            .into());
         }
         for before in s.plan.nodes[n].after.clone() {
             if s.active(before) {
-                self.force(s, before, late, depth + 1)?;
+                self.force(s, before, depth + 1)?;
                 if s.in_flight.contains(&before) {
                     self.wait_for(s, before);
                 }
             }
         }
-        self.run(s, n, late)
+        self.run(s, n)
     }
 
     fn wait_for(&mut self, s: &mut State<'_>, n: usize) {
-        let Some(at) = s.in_flight.iter().position(|x| *x == n) else { return };
-        s.out.push(Stmt::Wait { pending: to_u32(s.in_flight.len() - at - 1) });
+        let Some(at) = s.in_flight.iter().position(|x| *x == n) else {
+            return;
+        };
+        s.out.push(Stmt::Wait {
+            pending: to_u32(s.in_flight.len() - at - 1),
+        });
         s.retired.extend(s.in_flight.drain(..=at));
         self.release_held(s, false);
     }
@@ -119,14 +138,32 @@ impl Lower<'_> {
     fn release_held(&self, s: &mut State<'_>, end: bool) {
         let mut kept = vec![];
         for load in std::mem::take(&mut s.held) {
-            let open = s.plan.nodes.iter().enumerate().any(|(i, n)| s.active(i) && self.kernel.op(n.id).operands().contains(&load) && matches!(n.work, Work::Dot { .. }) && !s.retired.contains(&i));
+            let open = s.plan.nodes.iter().enumerate().any(|(i, n)| {
+                s.active(i)
+                    && self.kernel.op(n.id).operands().contains(&load)
+                    && matches!(n.work, Work::Dot { .. })
+                    && !s.retired.contains(&i)
+            });
             let open = open || s.repair_reads(self.kernel, load);
             let early = self.scheduled.choices.loads[&load].release == Release::Early;
             if !open && (early || end) {
                 let handle = self.handles[&load];
-                let release = Stmt::Release { ring: self.program.handles[handle.0 as usize].1, handle };
-                let over = s.trip.last && self.scheduled.choices.stores.values().any(|x| *x == Staging::Over(load));
-                if over { s.late.push(release) } else { s.out.push(release) }
+                let release = Stmt::Release {
+                    ring: self.program.handles[handle.0 as usize].1,
+                    handle,
+                };
+                let over = s.trip.last
+                    && self
+                        .scheduled
+                        .choices
+                        .stores
+                        .values()
+                        .any(|x| *x == Staging::Over(load));
+                if over {
+                    s.late.push(release)
+                } else {
+                    s.out.push(release)
+                }
             } else {
                 kept.push(load);
             }
@@ -134,7 +171,7 @@ impl Lower<'_> {
         s.held = kept;
     }
 
-    fn run(&mut self, s: &mut State<'_>, n: usize, late: &mut Vec<Stmt>) -> Result<(), CompileError> {
+    fn run(&mut self, s: &mut State<'_>, n: usize) -> Result<(), CompileError> {
         let node = s.plan.nodes[n].clone();
         match node.work {
             Work::Dot { acc } => self.issue(s, n, acc)?,
@@ -142,19 +179,29 @@ impl Lower<'_> {
             Work::ReadShared => self.read_shared(s, &node)?,
             Work::Store => {
                 if let Op::Store { tensor, at, src } = self.kernel.op(node.id).clone() {
-                    let (local, mut out) = (s.local.clone(), std::mem::take(&mut s.out));
-                    self.store(tensor, &at, src, &local, &mut out, late)?;
-                    s.out = out;
+                    let mut sink = Sink {
+                        now: std::mem::take(&mut s.out),
+                        late: std::mem::take(&mut s.late),
+                    };
+                    let result = self.store(&StoreOf { tensor, at: &at, src }, &s.local, &mut sink);
+                    (s.out, s.late) = (sink.now, sink.late);
+                    result?;
                 }
             }
             Work::Rescale { carry, factor } => {
-                let (dst, factor) = (self.tile(s.plan.carries[carry].0, &s.local)?, self.tile(factor, &s.local)?);
+                let (dst, factor) = (
+                    self.tile(s.plan.carries[carry].0, &s.local)?,
+                    self.tile(factor, &s.local)?,
+                );
                 calc(&mut s.out, dst, Calc::ScaleUnlessOne { factor });
             }
             Work::Sum { carry, factor } => self.sum(s, &node, carry, factor)?,
-            Work::Repair => self.repair(s, late)?,
+            Work::Repair => self.repair(s)?,
             Work::Update { carry } => {
-                let (dst, src) = (self.tile(s.plan.carries[carry].0, &s.local)?, self.src(node.id, &s.local)?);
+                let (dst, src) = (
+                    self.tile(s.plan.carries[carry].0, &s.local)?,
+                    self.src(node.id, &s.local)?,
+                );
                 calc(&mut s.out, dst, Calc::Copy(src));
             }
         }
@@ -162,7 +209,13 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn sum(&mut self, s: &mut State<'_>, node: &Node, carry: usize, factor: Option<ValueId>) -> Result<(), CompileError> {
+    fn sum(
+        &mut self,
+        s: &mut State<'_>,
+        node: &Node,
+        carry: usize,
+        factor: Option<ValueId>,
+    ) -> Result<(), CompileError> {
         let dst = self.tile(s.plan.carries[carry].0, &s.local)?;
         let contribution = self.src(node.id, &s.local)?;
         let what = match factor {
@@ -180,8 +233,21 @@ impl Lower<'_> {
             let dst = self.destination(fixed.weights, &mut local);
             local.insert(node.id, dst?);
         }
-        let exp2 = matches!(self.kernel.op(node.id), Op::Unary(dsl::ir::UnaryOp::Exp2, _)) && matches!(self.kernel.value(node.id).ty.shape, Shape::Mat(..));
-        let result = if exp2 && every > 0 { self.exp2_mixed(node.id, every, &mut local, &mut out) } else { self.calc(node.id, s.trip.masked, node.stage, &mut local, &mut out) };
+        let exp2 = matches!(self.kernel.op(node.id), Op::Unary(dsl::ir::UnaryOp::Exp2, _))
+            && matches!(self.kernel.value(node.id).ty.shape, Shape::Mat(..));
+        let result = if exp2 && every > 0 {
+            self.exp2_mixed(node.id, every, &mut local, &mut out)
+        } else {
+            self.calc(
+                node.id,
+                Form {
+                    masked: s.trip.masked,
+                    stage: node.stage,
+                },
+                &mut local,
+                &mut out,
+            )
+        };
         (s.local, s.out) = (local, out);
         result?;
         self.stage_operand(s, node.id)
@@ -189,17 +255,31 @@ impl Lower<'_> {
 
     /// A computed operand that lives in shared memory is written there as soon as it is computed.
     fn stage_operand(&mut self, s: &mut State<'_>, id: ValueId) -> Result<(), CompileError> {
-        let Some((index, tile)) = self.operand_buffers.get(&id).copied() else { return Ok(()) };
+        let Some((index, tile)) = self.operand_buffers.get(&id).copied() else {
+            return Ok(());
+        };
         let src = self.tile(id, &s.local)?;
         // Every warp of the warpgroup has retired its reads of the buffer before any writes it again.
         s.out.push(Stmt::StagingFree);
-        s.out.push(Stmt::Stage { src, place: Place::Fixed(index), tile });
+        s.out.push(Stmt::Stage {
+            src,
+            place: Place::Fixed(index),
+            tile,
+        });
         s.out.push(Stmt::StagedVisible);
         Ok(())
     }
 
-    fn exp2_mixed(&mut self, id: ValueId, every: u32, local: &mut Local, out: &mut Vec<Stmt>) -> Result<(), CompileError> {
-        let Op::Unary(_, a) = *self.kernel.op(id) else { return Ok(()) };
+    fn exp2_mixed(
+        &mut self,
+        id: ValueId,
+        every: u32,
+        local: &mut Local,
+        out: &mut Vec<Stmt>,
+    ) -> Result<(), CompileError> {
+        let Op::Unary(_, a) = *self.kernel.op(id) else {
+            return Ok(());
+        };
         let src = self.src(a, local)?;
         let dst = self.destination(id, local)?;
         calc(out, dst, Calc::Exp2Mixed { src, every });
@@ -212,8 +292,15 @@ impl Lower<'_> {
         let dst = self.destination(node.id, &mut local)?;
         s.local = local;
         let handle = self.handles[&node.id];
-        s.out.push(Stmt::ReadShared { dst, handle, tile: self.loads[&node.id].tile });
-        s.out.push(Stmt::Release { ring: self.program.handles[handle.0 as usize].1, handle });
+        s.out.push(Stmt::ReadShared {
+            dst,
+            handle,
+            tile: self.loads[&node.id].tile,
+        });
+        s.out.push(Stmt::Release {
+            ring: self.program.handles[handle.0 as usize].1,
+            handle,
+        });
         Ok(())
     }
 }
@@ -225,7 +312,9 @@ impl State<'_> {
 
     /// Whether the repair still to come reads `load` again.
     fn repair_reads(&self, kernel: &Kernel, load: ValueId) -> bool {
-        let Some(dot) = self.plan.repaired_dot(kernel) else { return false };
+        let Some(dot) = self.plan.repaired_dot(kernel) else {
+            return false;
+        };
         let waiting = self.pending().any(|n| self.plan.nodes[n].work == Work::Repair);
         waiting && kernel.op(dot).operands().contains(&load)
     }
@@ -236,15 +325,26 @@ impl State<'_> {
 
     /// Everything that must come first is done, and retired where it was asynchronous.
     fn ready(&self, n: usize) -> bool {
-        self.plan.nodes[n].after.iter().all(|b| !self.active(*b) || self.done.contains(b) && !self.in_flight.contains(b))
+        self.plan.nodes[n]
+            .after
+            .iter()
+            .all(|b| !self.active(*b) || self.done.contains(b) && !self.in_flight.contains(b))
     }
 
     /// The next node that can run without a wait: dots first, by stage; then calculations in program order.
     fn free(&self, anchored: bool) -> Option<usize> {
-        let named: BTreeSet<usize> = self.plan.order.iter().filter_map(|e| if let Event::Run(n) = e { Some(*n) } else { None }).collect();
+        let named: BTreeSet<usize> = self
+            .plan
+            .order
+            .iter()
+            .filter_map(|e| if let Event::Run(n) = e { Some(*n) } else { None })
+            .collect();
         let can = |n: &usize| self.ready(*n) && !(anchored && named.contains(n));
         let is_dot = |n: &usize| matches!(self.plan.nodes[*n].work, Work::Dot { .. });
-        let dot = self.pending().filter(|n| is_dot(n) && can(n)).min_by_key(|n| self.plan.nodes[*n].stage);
+        let dot = self
+            .pending()
+            .filter(|n| is_dot(n) && can(n))
+            .min_by_key(|n| self.plan.nodes[*n].stage);
         dot.or_else(|| self.pending().filter(|n| !is_dot(n)).find(can))
     }
 }

@@ -13,16 +13,26 @@ use super::Lower;
 /// What one node of a trip does.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Work {
-    Dot { acc: Option<usize> },
+    Dot {
+        acc: Option<usize>,
+    },
     Calc,
     ReadShared,
     Store,
     /// Scales a sum by the factor of the fold.
-    Rescale { carry: usize, factor: ValueId },
+    Rescale {
+        carry: usize,
+        factor: ValueId,
+    },
     /// Adds a contribution to a sum.
-    Sum { carry: usize, factor: Option<ValueId> },
+    Sum {
+        carry: usize,
+        factor: Option<ValueId>,
+    },
     /// Moves a carried value on.
-    Update { carry: usize },
+    Update {
+        carry: usize,
+    },
     /// Computes the trip again in the guarded form, where a warp's weights left the safe range.
     Repair,
 }
@@ -69,7 +79,13 @@ pub struct Trip {
 }
 
 impl TripPlan {
-    pub fn new(l: &Lower<'_>, id: ValueId, f: &Fold, choice: &FoldChoice, fixed: Option<FixedReference>) -> Result<Self, CompileError> {
+    pub fn new(
+        l: &Lower<'_>,
+        id: ValueId,
+        f: &Fold,
+        choice: &FoldChoice,
+        fixed: Option<FixedReference>,
+    ) -> Result<Self, CompileError> {
         let carries: Vec<_> = f.carries.iter().map(|c| (c.arg, c.kind.clone())).collect();
         let live = live(l.kernel, f, fixed);
         let mut plan = TripPlan {
@@ -102,12 +118,20 @@ impl TripPlan {
 
     /// Whether a node at stage 1 reads `load`.
     pub fn read_at_stage_one(&self, kernel: &Kernel, load: ValueId) -> bool {
-        self.nodes.iter().any(|n| n.stage == 1 && kernel.op(n.id).operands().contains(&load))
+        self.nodes
+            .iter()
+            .any(|n| n.stage == 1 && kernel.op(n.id).operands().contains(&load))
     }
 
     fn stage_of(&self, kernel: &Kernel, id: ValueId, choice: &FoldChoice, known: &BTreeMap<ValueId, u32>) -> u32 {
         let explicit = choice.stages.get(&kernel.label(id)).copied();
-        let inherited = kernel.op(id).operands().iter().filter_map(|o| known.get(o)).max().copied();
+        let inherited = kernel
+            .op(id)
+            .operands()
+            .iter()
+            .filter_map(|o| known.get(o))
+            .max()
+            .copied();
         explicit.unwrap_or(inherited.unwrap_or(0))
     }
 
@@ -115,51 +139,98 @@ impl TripPlan {
         let mut stages = BTreeMap::new();
         for id in f.body.iter().filter(|v| self.live.contains(v)) {
             let kernel = l.kernel;
-            let feeds_dots = l.users.get(id).is_some_and(|u| u.iter().all(|v| matches!(kernel.op(*v), Op::Dot { .. })));
+            let feeds_dots = l
+                .users
+                .get(id)
+                .is_some_and(|u| u.iter().all(|v| matches!(kernel.op(*v), Op::Dot { .. })));
             let work = match kernel.op(*id) {
                 Op::Const(_) | Op::Param(_) | Op::FoldArg { .. } => continue,
                 Op::Load { .. } if l.loads.contains_key(id) && feeds_dots => continue,
                 Op::Load { .. } if l.loads.contains_key(id) => Work::ReadShared,
                 Op::Store { .. } => Work::Store,
-                Op::Dot { .. } => Work::Dot { acc: self.accumulator(l, *id) },
+                Op::Dot { .. } => Work::Dot {
+                    acc: self.accumulator(l, *id),
+                },
                 _ => Work::Calc,
             };
             let stage = self.stage_of(kernel, *id, choice, &stages);
             stages.insert(*id, stage);
             stages.insert(self.made(*id), stage);
-            self.nodes.push(Node { name: kernel.label(*id), id: *id, stage, work, after: vec![] });
+            self.nodes.push(Node {
+                name: kernel.label(*id),
+                id: *id,
+                stage,
+                work,
+                after: vec![],
+            });
         }
     }
 
     /// The carry a dot adds to directly: it is that sum's contribution and nothing else reads it.
     fn accumulator(&self, l: &Lower<'_>, dot: ValueId) -> Option<usize> {
         let unread = l.users.get(&dot).is_none_or(Vec::is_empty) && matches!(l.kernel.op(dot), Op::Dot { .. });
-        let carry = self.carries.iter().position(|(_, k)| matches!(k, CarryKind::Sum { contribution, .. } if *contribution == dot));
+        let carry = self
+            .carries
+            .iter()
+            .position(|(_, k)| matches!(k, CarryKind::Sum { contribution, .. } if *contribution == dot));
         carry.filter(|_| unread)
     }
 
     fn node_stage(&self, id: ValueId) -> Option<u32> {
-        self.nodes.iter().find(|n| n.id == id && matches!(n.work, Work::Dot { .. } | Work::Calc | Work::ReadShared)).map(|n| n.stage)
+        self.nodes
+            .iter()
+            .find(|n| n.id == id && matches!(n.work, Work::Dot { .. } | Work::Calc | Work::ReadShared))
+            .map(|n| n.stage)
     }
 
     fn add_carries(&mut self, l: &Lower<'_>, f: &Fold, choice: &FoldChoice) {
         for (carry, c) in f.carries.iter().enumerate() {
-            let factor = if self.fixed.is_some() { None } else { l.factor_of(self.fold, &c.kind) };
+            let factor = if self.fixed.is_some() {
+                None
+            } else {
+                l.factor_of(self.fold, &c.kind)
+            };
             match c.kind {
                 CarryKind::Sum { contribution, .. } if self.accumulator(l, contribution).is_some() => {
                     let Some(factor) = factor else { continue };
                     let name = format!("{}.rescale", c.name);
-                    let stage = choice.stages.get(&name).copied().or(self.node_stage(factor)).unwrap_or(0);
-                    self.nodes.push(Node { name, id: factor, stage, work: Work::Rescale { carry, factor }, after: vec![] });
+                    let stage = choice
+                        .stages
+                        .get(&name)
+                        .copied()
+                        .or(self.node_stage(factor))
+                        .unwrap_or(0);
+                    self.nodes.push(Node {
+                        name,
+                        id: factor,
+                        stage,
+                        work: Work::Rescale { carry, factor },
+                        after: vec![],
+                    });
                 }
                 CarryKind::Sum { contribution, .. } => {
-                    let stage = self.node_stage(contribution).max(factor.and_then(|v| self.node_stage(v))).unwrap_or(0);
-                    self.nodes.push(Node { name: format!("{}.sum", c.name), id: contribution, stage, work: Work::Sum { carry, factor }, after: vec![] });
+                    let stage = self
+                        .node_stage(contribution)
+                        .max(factor.and_then(|v| self.node_stage(v)))
+                        .unwrap_or(0);
+                    self.nodes.push(Node {
+                        name: format!("{}.sum", c.name),
+                        id: contribution,
+                        stage,
+                        work: Work::Sum { carry, factor },
+                        after: vec![],
+                    });
                 }
                 CarryKind::Next(next) if self.fixed.is_some_and(|x| x.next == next) => {}
                 CarryKind::Next(next) => {
                     let stage = self.node_stage(next).unwrap_or(0);
-                    self.nodes.push(Node { name: format!("{}.next", c.name), id: next, stage, work: Work::Update { carry }, after: vec![] });
+                    self.nodes.push(Node {
+                        name: format!("{}.next", c.name),
+                        id: next,
+                        stage,
+                        work: Work::Update { carry },
+                        after: vec![],
+                    });
                 }
                 CarryKind::Reference => {}
             }
@@ -178,8 +249,13 @@ impl TripPlan {
     }
 
     fn link(&mut self, kernel: &Kernel, f: &Fold) -> Result<(), Refusal> {
-        let producer: BTreeMap<ValueId, usize> =
-            self.nodes.iter().enumerate().filter(|(_, n)| matches!(n.work, Work::Dot { .. } | Work::Calc | Work::ReadShared)).map(|(i, n)| (self.made(n.id), i)).collect();
+        let producer: BTreeMap<ValueId, usize> = self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(_, n)| matches!(n.work, Work::Dot { .. } | Work::Calc | Work::ReadShared))
+            .map(|(i, n)| (self.made(n.id), i))
+            .collect();
         let mut edges = self.repair_edges(kernel);
         for (i, node) in self.nodes.iter().enumerate() {
             for v in self.reads(kernel, node) {
@@ -190,7 +266,12 @@ impl TripPlan {
                 let made = self.nodes[p].stage;
                 if node.stage < made {
                     let fact = format!("it reads `{}`, which is at stage {made}", self.nodes[p].name);
-                    return Err(Refusal::new(format!("folds.{}.stages.{}", f.name, node.name), node.stage.to_string(), fact, format!("{made} or later")));
+                    return Err(Refusal::new(
+                        format!("folds.{}.stages.{}", f.name, node.name),
+                        node.stage.to_string(),
+                        fact,
+                        format!("{made} or later"),
+                    ));
                 }
                 if node.stage == made {
                     edges.push((p, i));
@@ -213,11 +294,24 @@ impl TripPlan {
     /// A slot is held within one trip: its readers share a stage.
     fn one_stage_per_load(&self, kernel: &Kernel, f: &Fold) -> Result<(), Refusal> {
         for load in f.body.iter().filter(|v| matches!(kernel.op(**v), Op::Load { .. })) {
-            let mut readers = self.nodes.iter().filter(|n| matches!(n.work, Work::Dot { .. }) && kernel.op(n.id).operands().contains(load));
+            let mut readers = self
+                .nodes
+                .iter()
+                .filter(|n| matches!(n.work, Work::Dot { .. }) && kernel.op(n.id).operands().contains(load));
             let Some(first) = readers.next() else { continue };
             if let Some(other) = readers.find(|n| n.stage != first.stage) {
-                let fact = format!("`{}` is read by `{}` at stage {} too", kernel.label(*load), first.name, first.stage);
-                return Err(Refusal::new(format!("folds.{}.stages.{}", f.name, other.name), other.stage.to_string(), fact, "one stage for all readers of a load"));
+                let fact = format!(
+                    "`{}` is read by `{}` at stage {} too",
+                    kernel.label(*load),
+                    first.name,
+                    first.stage
+                );
+                return Err(Refusal::new(
+                    format!("folds.{}.stages.{}", f.name, other.name),
+                    other.stage.to_string(),
+                    fact,
+                    "one stage for all readers of a load",
+                ));
             }
         }
         Ok(())
@@ -234,20 +328,32 @@ impl TripPlan {
         if update == reader {
             return None;
         }
-        if stage == self.nodes[update].stage { Some((reader, update)) } else { Some((update, reader)) }
+        if stage == self.nodes[update].stage {
+            Some((reader, update))
+        } else {
+            Some((update, reader))
+        }
     }
 
     /// Rescale and dot of one sum alternate: the older trip's first.
     fn sum_chains(&self, f: &Fold) -> Result<Vec<(usize, usize)>, Refusal> {
         let mut out = vec![];
         for (carry, c) in f.carries.iter().enumerate() {
-            let rescale = self.nodes.iter().position(|n| matches!(n.work, Work::Rescale { carry: k, .. } if k == carry));
+            let rescale = self
+                .nodes
+                .iter()
+                .position(|n| matches!(n.work, Work::Rescale { carry: k, .. } if k == carry));
             let dot = self.nodes.iter().position(|n| n.work == Work::Dot { acc: Some(carry) });
             let (Some(r), Some(d)) = (rescale, dot) else { continue };
             let (sr, sd) = (self.nodes[r].stage, self.nodes[d].stage);
             if sr > sd {
                 let fact = format!("the dot it prepares for is at stage {sd}");
-                return Err(Refusal::new(format!("folds.{}.stages.{}.rescale", f.name, c.name), sr.to_string(), fact, format!("0 to {sd}")));
+                return Err(Refusal::new(
+                    format!("folds.{}.stages.{}.rescale", f.name, c.name),
+                    sr.to_string(),
+                    fact,
+                    format!("0 to {sd}"),
+                ));
             }
             out.push(if sr == sd { (r, d) } else { (d, r) });
         }
@@ -261,11 +367,26 @@ impl TripPlan {
                 None => (false, event.strip_prefix("issue ").unwrap_or(event)),
             };
             let Some(node) = self.nodes.iter().position(|n| n.name == name) else {
-                let names: Vec<_> = self.nodes.iter().map(|n| n.name.as_str()).filter(|n| !n.starts_with('%')).collect();
-                return Err(Refusal::new(format!("folds.{}.order", f.name), format!("`{event}`"), "no such event in this fold", names.join(", ")));
+                let names: Vec<_> = self
+                    .nodes
+                    .iter()
+                    .map(|n| n.name.as_str())
+                    .filter(|n| !n.starts_with('%'))
+                    .collect();
+                return Err(Refusal::new(
+                    format!("folds.{}.order", f.name),
+                    format!("`{event}`"),
+                    "no such event in this fold",
+                    names.join(", "),
+                ));
             };
             if wait && !matches!(self.nodes[node].work, Work::Dot { .. }) {
-                return Err(Refusal::new(format!("folds.{}.order", f.name), format!("`{event}`"), "only dots are waited for", "wait NAME of a dot"));
+                return Err(Refusal::new(
+                    format!("folds.{}.order", f.name),
+                    format!("`{event}`"),
+                    "only dots are waited for",
+                    "wait NAME of a dot",
+                ));
             }
             self.order.push(if wait { Event::Wait(node) } else { Event::Run(node) });
         }
@@ -302,5 +423,11 @@ fn live(kernel: &Kernel, f: &Fold, fixed: Option<FixedReference>) -> BTreeSet<Va
 
 /// The factor of the fold's sums, found among its body's values.
 fn guarded_factor(kernel: &Kernel, f: &Fold) -> Option<ValueId> {
-    f.body.iter().copied().find(|v| kernel.value(*v).name.as_deref().is_some_and(|n| n.starts_with('%') && n.ends_with(".factor")))
+    f.body.iter().copied().find(|v| {
+        kernel
+            .value(*v)
+            .name
+            .as_deref()
+            .is_some_and(|n| n.starts_with('%') && n.ends_with(".factor"))
+    })
 }

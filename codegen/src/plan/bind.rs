@@ -1,8 +1,8 @@
 //! Replaces tile symbols by the sizes of the schedule.
 
+use dsl::Kernel;
 use dsl::index::Ix;
 use dsl::ir::{At, Extent, Op, Shape, TileType};
-use dsl::Kernel;
 use dsl::schedule::Schedule;
 
 use crate::error::{CompileError, Refusal};
@@ -13,7 +13,13 @@ pub fn tiles(kernel: &Kernel, schedule: &Schedule) -> Result<Kernel, CompileErro
     for t in &kernel.tiles {
         let size = schedule.tiles.get(&t.name).copied().unwrap_or(0);
         if size == 0 || size > 4096 || size % 8 != 0 {
-            return Err(Refusal::new(format!("tiles.{}", t.name), size.to_string(), "a tile is loaded in groups of 8 rows", "a multiple of 8 in 8..=4096").into());
+            return Err(Refusal::new(
+                format!("tiles.{}", t.name),
+                size.to_string(),
+                "a tile is loaded in groups of 8 rows",
+                "a multiple of 8 in 8..=4096",
+            )
+            .into());
         }
         sizes.push(size);
     }

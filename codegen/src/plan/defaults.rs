@@ -44,7 +44,9 @@ struct Uses {
 /// Complete schedules for what `schedule` leaves out, best first; just `schedule` when it names every tile.
 #[must_use]
 pub fn candidates(kernel: &Kernel, schedule: &Schedule) -> Vec<Schedule> {
-    let missing: Vec<usize> = (0..kernel.tiles.len()).filter(|i| !schedule.tiles.contains_key(&kernel.tiles[*i].name)).collect();
+    let missing: Vec<usize> = (0..kernel.tiles.len())
+        .filter(|i| !schedule.tiles.contains_key(&kernel.tiles[*i].name))
+        .collect();
     if missing.is_empty() {
         return vec![schedule.clone()];
     }
@@ -55,7 +57,13 @@ pub fn candidates(kernel: &Kernel, schedule: &Schedule) -> Vec<Schedule> {
             let mut s = schedule.clone();
             for i in &missing {
                 let id = TileId(u32::try_from(*i).unwrap_or(0));
-                let size = if uses.rows.contains(&id) { rows } else if uses.cols.contains(&id) { cols } else { 64 };
+                let size = if uses.rows.contains(&id) {
+                    rows
+                } else if uses.cols.contains(&id) {
+                    cols
+                } else {
+                    64
+                };
                 s.tiles.insert(kernel.tiles[*i].name.clone(), size);
             }
             if !out.contains(&s) && registers_suffice(kernel, &s, rows) {
@@ -68,7 +76,10 @@ pub fn candidates(kernel: &Kernel, schedule: &Schedule) -> Vec<Schedule> {
 
 /// Kernels that feed computed tiles to a second dot gain from 192 rows; a plain product keeps 128.
 fn row_choices(kernel: &Kernel) -> &'static [u32] {
-    let computed_left = kernel.values.iter().any(|v| matches!(&v.op, Op::Dot { a, .. } if !matches!(kernel.op(a.value), Op::Load { .. })));
+    let computed_left = kernel
+        .values
+        .iter()
+        .any(|v| matches!(&v.op, Op::Dot { a, .. } if !matches!(kernel.op(a.value), Op::Load { .. })));
     if computed_left { &[192, 128, 64] } else { &[128, 64] }
 }
 
@@ -92,18 +103,36 @@ fn with_more_stages(kernel: &Kernel, s: &Schedule) -> Vec<Schedule> {
 }
 
 fn loads_in_folds(kernel: &Kernel) -> Vec<ValueId> {
-    let folds = kernel.values.iter().filter_map(|v| if let Op::Fold(f) = &v.op { Some(f) } else { None });
-    folds.flat_map(|f| f.body.clone()).filter(|v| matches!((kernel.op(*v), kernel.value(*v).ty.shape), (Op::Load { .. }, Shape::Mat(..)))).collect()
+    let folds = kernel
+        .values
+        .iter()
+        .filter_map(|v| if let Op::Fold(f) = &v.op { Some(f) } else { None });
+    folds
+        .flat_map(|f| f.body.clone())
+        .filter(|v| {
+            matches!(
+                (kernel.op(*v), kernel.value(*v).ty.shape),
+                (Op::Load { .. }, Shape::Mat(..))
+            )
+        })
+        .collect()
 }
 
 /// Stages each store over a named load outside the folds that has its shape and type.
 fn stage_over_loads(kernel: &Kernel, s: &mut Schedule) -> bool {
     let mut any = false;
     for id in &kernel.body {
-        let Op::Store { tensor, src, .. } = kernel.op(*id) else { continue };
+        let Op::Store { tensor, src, .. } = kernel.op(*id) else {
+            continue;
+        };
         let ty = kernel.value(*src).ty;
-        let like = kernel.body.iter().find(|v| matches!(kernel.op(**v), Op::Load { .. }) && kernel.value(**v).ty == ty);
-        let Some(name) = like.and_then(|v| kernel.value(*v).name.clone()) else { continue };
+        let like = kernel
+            .body
+            .iter()
+            .find(|v| matches!(kernel.op(**v), Op::Load { .. }) && kernel.value(**v).ty == ty);
+        let Some(name) = like.and_then(|v| kernel.value(*v).name.clone()) else {
+            continue;
+        };
         let plan: &mut StorePlan = s.stores.entry(kernel.tensor(*tensor).name.clone()).or_default();
         if plan.buffer.is_none() {
             plan.buffer = Some(name);
@@ -137,22 +166,53 @@ fn uses(kernel: &Kernel) -> Uses {
 
 /// Whether the tiles of the largest fold fit the consumer's registers.
 fn registers_suffice(kernel: &Kernel, s: &Schedule, rows: u32) -> bool {
-    let Ok(bound) = bind::tiles(kernel, s) else { return false };
+    let Ok(bound) = bind::tiles(kernel, s) else {
+        return false;
+    };
     if row_tile(&bound).is_err() {
         return false;
     }
     let consumers = s.roles.consumers.unwrap_or(super::default_consumers(rows));
-    let budget = s.roles.consumer_registers.unwrap_or(super::default_registers(consumers).1);
+    let budget = s
+        .roles
+        .consumer_registers
+        .unwrap_or(super::default_registers(consumers).1);
     let slabs = (rows / consumers.max(1)).div_ceil(64);
-    let folds = bound.values.iter().filter_map(|v| if let Op::Fold(f) = &v.op { Some(f) } else { None });
+    let folds = bound
+        .values
+        .iter()
+        .filter_map(|v| if let Op::Fold(f) = &v.op { Some(f) } else { None });
     folds.map(|f| tile_registers(&bound, f, slabs)).max().unwrap_or(0) + SPARE_REGISTERS <= budget
 }
 
 /// Carried accumulators, and per dot that is not one: its result and the 16-bit operand made of it.
 fn tile_registers(kernel: &Kernel, f: &Fold, slabs: u32) -> u32 {
-    let carried: u32 = f.carries.iter().filter_map(|c| if let Shape::Mat(_, cols) = c.ty.shape { Some(slabs * super::lit(cols) / 2) } else { None }).sum();
-    let sums: Vec<ValueId> = f.carries.iter().filter_map(|c| if let dsl::ir::CarryKind::Sum { contribution, .. } = c.kind { Some(contribution) } else { None }).collect();
-    let dots = f.body.iter().filter(|v| matches!(kernel.op(**v), Op::Dot { .. }) && !sums.contains(v));
+    let carried: u32 = f
+        .carries
+        .iter()
+        .filter_map(|c| {
+            if let Shape::Mat(_, cols) = c.ty.shape {
+                Some(slabs * super::lit(cols) / 2)
+            } else {
+                None
+            }
+        })
+        .sum();
+    let sums: Vec<ValueId> = f
+        .carries
+        .iter()
+        .filter_map(|c| {
+            if let dsl::ir::CarryKind::Sum { contribution, .. } = c.kind {
+                Some(contribution)
+            } else {
+                None
+            }
+        })
+        .collect();
+    let dots = f
+        .body
+        .iter()
+        .filter(|v| matches!(kernel.op(**v), Op::Dot { .. }) && !sums.contains(v));
     carried + dots.map(|v| slabs * mat(kernel, *v).1 * 3 / 4).sum::<u32>()
 }
 
@@ -160,14 +220,24 @@ fn tile_registers(kernel: &Kernel, f: &Fold, slabs: u32) -> u32 {
 pub fn stages(kernel: &Kernel, fold: &Fold) -> BTreeMap<String, u32> {
     let dots = fold.body.iter().filter(|v| matches!(kernel.op(**v), Op::Dot { .. }));
     let late = dots.filter(|v| {
-        let Op::Dot { a, .. } = kernel.op(**v) else { return false };
+        let Op::Dot { a, .. } = kernel.op(**v) else {
+            return false;
+        };
         !matches!(kernel.op(a.value), Op::Load { .. }) && matches!(kernel.value(a.value).ty.shape, Shape::Mat(..))
     });
     // A load read at both stages would have to hold two slots; such dots stay in their own trip.
     let late: Vec<ValueId> = late.copied().collect();
     let shared = |v: &&ValueId| {
-        let loads = kernel.op(**v).operands().into_iter().filter(|o| fold.body.contains(o) && matches!(kernel.op(*o), Op::Load { .. }));
-        loads.into_iter().any(|load| fold.body.iter().any(|r| !late.contains(r) && kernel.op(*r).operands().contains(&load)))
+        let loads = kernel
+            .op(**v)
+            .operands()
+            .into_iter()
+            .filter(|o| fold.body.contains(o) && matches!(kernel.op(*o), Op::Load { .. }));
+        loads.into_iter().any(|load| {
+            fold.body
+                .iter()
+                .any(|r| !late.contains(r) && kernel.op(*r).operands().contains(&load))
+        })
     };
     if late.iter().any(|v| shared(&v)) {
         return BTreeMap::new();

@@ -101,23 +101,43 @@ pub fn apply(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<Sc
     }
     let bound = bind::tiles(kernel, schedule)?;
     let choices = choose(&bound, schedule, target)?;
-    Ok(Scheduled { kernel: bound, choices, schedule: schedule.clone(), fixed: BTreeMap::new() })
+    Ok(Scheduled {
+        kernel: bound,
+        choices,
+        schedule: schedule.clone(),
+        fixed: BTreeMap::new(),
+    })
 }
 
 /// Every name a schedule uses must exist in the kernel.
 fn names(kernel: &Kernel, schedule: &Schedule, out: &mut Vec<Refusal>) {
     let of = |pick: &dyn Fn(&Op) -> bool| -> Vec<String> {
-        kernel.values.iter().filter(|v| pick(&v.op)).filter_map(|v| v.name.clone()).collect()
+        kernel
+            .values
+            .iter()
+            .filter(|v| pick(&v.op))
+            .filter_map(|v| v.name.clone())
+            .collect()
     };
     let loads = of(&|o| matches!(o, Op::Load { .. }));
     let folds = of(&|o| matches!(o, Op::Fold(_)));
     let values = of(&|_| true);
     let tiles: Vec<_> = kernel.tiles.iter().map(|t| t.name.clone()).collect();
-    let tensors: Vec<_> = kernel.tensors.iter().filter(|t| t.access == dsl::ir::Access::Write).map(|t| t.name.clone()).collect();
+    let tensors: Vec<_> = kernel
+        .tensors
+        .iter()
+        .filter(|t| t.access == dsl::ir::Access::Write)
+        .map(|t| t.name.clone())
+        .collect();
     let axes: Vec<_> = kernel.grid.iter().map(|a| a.name.clone()).collect();
     let mut known = |key: &str, asked: &str, have: &[String]| {
         if !have.iter().any(|n| n == asked) {
-            out.push(Refusal::new(key, format!("`{asked}`"), format!("kernel `{}` has no such name", kernel.name), have.join(", ")));
+            out.push(Refusal::new(
+                key,
+                format!("`{asked}`"),
+                format!("kernel `{}` has no such name", kernel.name),
+                have.join(", "),
+            ));
         }
     };
     if !schedule.kernel.is_empty() {
@@ -128,12 +148,22 @@ fn names(kernel: &Kernel, schedule: &Schedule, out: &mut Vec<Refusal>) {
     schedule.folds.keys().for_each(|n| known("folds", n, &folds));
     schedule.stores.keys().for_each(|n| known("stores", n, &tensors));
     schedule.operands.keys().for_each(|n| known("operands", n, &values));
-    schedule.grid.inner.iter().chain(&schedule.grid.descending).for_each(|n| known("grid", n, &axes));
+    schedule
+        .grid
+        .inner
+        .iter()
+        .chain(&schedule.grid.descending)
+        .for_each(|n| known("grid", n, &axes));
     for (fold, plan) in &schedule.folds {
         let fold_values = stage_names(kernel, fold);
-        plan.stages.keys().for_each(|n| known(&format!("folds.{fold}.stages"), n, &fold_values));
+        plan.stages
+            .keys()
+            .for_each(|n| known(&format!("folds.{fold}.stages"), n, &fold_values));
         for event in &plan.order {
-            let name = event.strip_prefix("issue ").or_else(|| event.strip_prefix("wait ")).unwrap_or(event);
+            let name = event
+                .strip_prefix("issue ")
+                .or_else(|| event.strip_prefix("wait "))
+                .unwrap_or(event);
             known(&format!("folds.{fold}.order"), name, &fold_values);
         }
     }
@@ -194,12 +224,24 @@ pub fn row_tile(kernel: &Kernel) -> Result<u32, Refusal> {
         match &found {
             None => found = Some((rows, label)),
             Some((have, first)) if *have != rows => {
-                return Err(Refusal::new(label, format!("{rows} rows"), format!("`{first}` has {have} rows"), "one row extent for every register tile of a kernel"));
+                return Err(Refusal::new(
+                    label,
+                    format!("{rows} rows"),
+                    format!("`{first}` has {have} rows"),
+                    "one row extent for every register tile of a kernel",
+                ));
             }
             Some(_) => {}
         }
     }
-    found.map(|(r, _)| r).ok_or_else(|| Refusal::new("kernel", "a kernel without register tiles", "nothing is computed", "at least one dot or reduction"))
+    found.map(|(r, _)| r).ok_or_else(|| {
+        Refusal::new(
+            "kernel",
+            "a kernel without register tiles",
+            "nothing is computed",
+            "at least one dot or reduction",
+        )
+    })
 }
 
 fn choose(kernel: &Kernel, s: &Schedule, target: &Target) -> Result<Choices, CompileError> {
@@ -210,17 +252,29 @@ fn choose(kernel: &Kernel, s: &Schedule, target: &Target) -> Result<Choices, Com
     let inner = axis(kernel, s.grid.inner.as_deref()).or(uneven).unwrap_or(0);
     let given = s.grid != dsl::schedule::Grid::default();
     let backwards = |i: usize, name: &String| s.grid.descending.contains(name) || (!given && uneven == Some(i));
-    let descending = kernel.grid.iter().enumerate().map(|(i, a)| backwards(i, &a.name)).collect();
+    let descending = kernel
+        .grid
+        .iter()
+        .enumerate()
+        .map(|(i, a)| backwards(i, &a.name))
+        .collect();
     let mut choices = Choices {
         consumers,
         rows_per_consumer: rows / consumers,
         producer_warps: s.roles.producer_warps.unwrap_or(1),
         producer_registers: roles.0,
         consumer_registers: roles.1,
-        persistence: s.grid.persistence.unwrap_or(if uneven.is_some() { Persistence::Dynamic } else { Persistence::Static }),
+        persistence: s.grid.persistence.unwrap_or(if uneven.is_some() {
+            Persistence::Dynamic
+        } else {
+            Persistence::Static
+        }),
         inner,
         descending,
-        section: s.grid.section.or((!given && uneven.is_some()).then_some(defaults::SECTION)),
+        section: s
+            .grid
+            .section
+            .or((!given && uneven.is_some()).then_some(defaults::SECTION)),
         loads: BTreeMap::new(),
         folds: BTreeMap::new(),
         stores: BTreeMap::new(),
@@ -238,14 +292,34 @@ fn operands(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), 
     for (name, placement) in &s.operands {
         let Some(id) = by_name(kernel, name) else { continue };
         let key = format!("operands.{name}");
-        let readers: Vec<&Op> = kernel.values.iter().map(|v| &v.op).filter(|o| o.operands().contains(&id)).collect();
-        let left = readers.iter().all(|o| matches!(o, Op::Dot { a, b } if a.value == id && !a.transposed && b.value != id));
+        let readers: Vec<&Op> = kernel
+            .values
+            .iter()
+            .map(|v| &v.op)
+            .filter(|o| o.operands().contains(&id))
+            .collect();
+        let left = readers
+            .iter()
+            .all(|o| matches!(o, Op::Dot { a, b } if a.value == id && !a.transposed && b.value != id));
         if readers.is_empty() || !left {
-            return Err(Refusal::new(key, format!("{placement:?}"), "it is not the left operand, as it lies, of every dot that reads it", "left operands of dots"));
+            return Err(Refusal::new(
+                key,
+                format!("{placement:?}"),
+                "it is not the left operand, as it lies, of every dot that reads it",
+                "left operands of dots",
+            ));
         }
-        let in_fold = kernel.values.iter().any(|v| matches!(&v.op, Op::Fold(f) if f.body.contains(&id)));
+        let in_fold = kernel
+            .values
+            .iter()
+            .any(|v| matches!(&v.op, Op::Fold(f) if f.body.contains(&id)));
         if choices.loads.contains_key(&id) && *placement == Placement::Registers && in_fold {
-            return Err(Refusal::new(key, "registers", "it is loaded again on every trip", "shared, or a load outside the folds"));
+            return Err(Refusal::new(
+                key,
+                "registers",
+                "it is loaded again on every trip",
+                "shared, or a load outside the folds",
+            ));
         }
         choices.operands.insert(id, *placement);
     }
@@ -282,37 +356,90 @@ fn default_registers(consumers: u32) -> (u32, u32) {
 /// Registers of the two roles.
 fn roles(rows: u32, consumers: u32, s: &Schedule, target: &Target) -> Result<(u32, u32), Refusal> {
     if !(1..=3).contains(&consumers) {
-        return Err(Refusal::new("roles.consumers", consumers.to_string(), "a CTA has one producer warpgroup and at most 512 threads of useful registers", "1, 2 or 3"));
+        return Err(Refusal::new(
+            "roles.consumers",
+            consumers.to_string(),
+            "a CTA has one producer warpgroup and at most 512 threads of useful registers",
+            "1, 2 or 3",
+        ));
     }
     let per = s.roles.rows_per_consumer.unwrap_or(rows / consumers);
-    if per == 0 || per % 64 != 0 || per.checked_mul(consumers) != Some(rows) {
+    if per == 0 || !per.is_multiple_of(64) || per.checked_mul(consumers) != Some(rows) {
         let fact = format!("the row tile is {rows}, shared by {consumers} consumer(s) of {per} rows");
-        return Err(Refusal::new("roles", format!("{consumers} consumer(s)"), fact, "a row tile that is consumers x a multiple of 64"));
+        return Err(Refusal::new(
+            "roles",
+            format!("{consumers} consumer(s)"),
+            fact,
+            "a row tile that is consumers x a multiple of 64",
+        ));
     }
     let defaults = default_registers(consumers);
-    let pair = (s.roles.producer_registers.unwrap_or(defaults.0), s.roles.consumer_registers.unwrap_or(defaults.1));
-    for (key, v) in [("roles.producer_registers", pair.0), ("roles.consumer_registers", pair.1)] {
-        if !(24..=256).contains(&v) || v % 8 != 0 {
-            return Err(Refusal::new(key, v.to_string(), "setmaxnreg takes an immediate in steps of 8 (PTX ISA 9.7.19.5)", "a multiple of 8 in 24..=256"));
+    let pair = (
+        s.roles.producer_registers.unwrap_or(defaults.0),
+        s.roles.consumer_registers.unwrap_or(defaults.1),
+    );
+    for (key, v) in [
+        ("roles.producer_registers", pair.0),
+        ("roles.consumer_registers", pair.1),
+    ] {
+        if !(24..=256).contains(&v) || !v.is_multiple_of(8) {
+            return Err(Refusal::new(
+                key,
+                v.to_string(),
+                "setmaxnreg takes an immediate in steps of 8 (PTX ISA 9.7.19.5)",
+                "a multiple of 8 in 24..=256",
+            ));
         }
     }
     let warps = s.roles.producer_warps.unwrap_or(1);
     if !(1..=4).contains(&warps) {
-        return Err(Refusal::new("roles.producer_warps", warps.to_string(), "the producer is one warpgroup", "1 to 4"));
+        return Err(Refusal::new(
+            "roles.producer_warps",
+            warps.to_string(),
+            "the producer is one warpgroup",
+            "1 to 4",
+        ));
     }
     // The pool is what the CTA holds at entry: the launch gives each thread the same count, a multiple of 8.
     let threads = 128 * (consumers + 1);
     let pool = target.registers / threads / 8 * 8 * threads;
+    let entry = pool / threads;
+    if pair.0 > entry || pair.1 < entry {
+        let fact = format!("threads start with {entry}: the producer gives registers up, consumers take them");
+        let asked = format!("{} for the producer, {} for consumers", pair.0, pair.1);
+        return Err(Refusal::new(
+            "roles.consumer_registers",
+            asked,
+            fact,
+            format!("at most {entry}, at least {entry}"),
+        ));
+    }
     let total = 128 * (pair.0 + consumers * pair.1);
     if total > pool {
         let fact = format!("{total} registers are needed, the CTA holds {pool}");
-        return Err(Refusal::new("roles.consumer_registers", format!("{} + {consumers} x {}", pair.0, pair.1), fact, format!("a sum of at most {} per lane of each warpgroup", pool / 128)));
+        return Err(Refusal::new(
+            "roles.consumer_registers",
+            format!("{} + {consumers} x {}", pair.0, pair.1),
+            fact,
+            format!("a sum of at most {} per lane of each warpgroup", pool / 128),
+        ));
     }
     Ok(pair)
 }
 
 fn loads(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), CompileError> {
-    let in_fold: Vec<ValueId> = kernel.values.iter().filter_map(|v| if let Op::Fold(f) = &v.op { Some(f.body.clone()) } else { None }).flatten().collect();
+    let in_fold: Vec<ValueId> = kernel
+        .values
+        .iter()
+        .filter_map(|v| {
+            if let Op::Fold(f) = &v.op {
+                Some(f.body.clone())
+            } else {
+                None
+            }
+        })
+        .flatten()
+        .collect();
     for (i, value) in kernel.values.iter().enumerate() {
         let id = ValueId(u32::try_from(i).unwrap_or(0));
         if !matches!((&value.op, value.ty.shape), (Op::Load { .. }, Shape::Mat(..))) {
@@ -329,10 +456,22 @@ fn loads(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Com
             l2_promotion: plan.l2_promotion.unwrap_or(128),
         };
         if !(1..=16).contains(&choice.stages) {
-            return Err(Refusal::new(format!("loads.{label}.stages"), choice.stages.to_string(), "a ring has at least one slot", "1 to 16").into());
+            return Err(Refusal::new(
+                format!("loads.{label}.stages"),
+                choice.stages.to_string(),
+                "a ring has at least one slot",
+                "1 to 16",
+            )
+            .into());
         }
         if ![0, 64, 128, 256].contains(&choice.l2_promotion) {
-            return Err(Refusal::new(format!("loads.{label}.l2_promotion"), choice.l2_promotion.to_string(), "the tensor map knows four promotions", "0, 64, 128, 256").into());
+            return Err(Refusal::new(
+                format!("loads.{label}.l2_promotion"),
+                choice.l2_promotion.to_string(),
+                "the tensor map knows four promotions",
+                "0, 64, 128, 256",
+            )
+            .into());
         }
         choices.loads.insert(id, choice);
     }
@@ -346,9 +485,17 @@ fn folds(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Com
         let plan = s.folds.get(&f.name).cloned().unwrap_or_default();
         let masked = f.body.iter().any(|v| matches!(kernel.op(*v), Op::Mask { .. }));
         let choice = FoldChoice {
-            direction: plan.direction.unwrap_or(if masked { Direction::Descending } else { Direction::Ascending }),
+            direction: plan.direction.unwrap_or(if masked {
+                Direction::Descending
+            } else {
+                Direction::Ascending
+            }),
             split: plan.split.unwrap_or(if masked { Split::ByMask } else { Split::Never }),
-            stages: if plan.stages.is_empty() && plan.order.is_empty() { defaults::stages(kernel, f) } else { plan.stages },
+            stages: if plan.stages.is_empty() && plan.order.is_empty() {
+                defaults::stages(kernel, f)
+            } else {
+                plan.stages
+            },
             order: plan.order,
             handoff: plan.handoff.unwrap_or(Handoff::Free),
             rescale: plan.rescale.unwrap_or(Rescale::Lazy),
@@ -358,13 +505,31 @@ fn folds(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Com
             peel: plan.peel.unwrap_or(false),
         };
         if let Some((name, stage)) = choice.stages.iter().find(|(_, s)| **s > 1) {
-            return Err(Refusal::new(format!("folds.{}.stages.{name}", f.name), stage.to_string(), "a fold always runs at least one trip, so one trip may be in flight", "0 or 1").into());
+            return Err(Refusal::new(
+                format!("folds.{}.stages.{name}", f.name),
+                stage.to_string(),
+                "a fold always runs at least one trip, so one trip may be in flight",
+                "0 or 1",
+            )
+            .into());
         }
         if !(1..=8).contains(&choice.unroll) {
-            return Err(Refusal::new(format!("folds.{}.unroll", f.name), choice.unroll.to_string(), "the loop body is copied this many times", "1 to 8").into());
+            return Err(Refusal::new(
+                format!("folds.{}.unroll", f.name),
+                choice.unroll.to_string(),
+                "the loop body is copied this many times",
+                "1 to 8",
+            )
+            .into());
         }
         if !(0.0..=32.0).contains(&choice.lazy_threshold) {
-            return Err(Refusal::new(format!("folds.{}.lazy_threshold", f.name), choice.lazy_threshold.to_string(), "weights may exceed one by this power of two", "0 to 32").into());
+            return Err(Refusal::new(
+                format!("folds.{}.lazy_threshold", f.name),
+                choice.lazy_threshold.to_string(),
+                "weights may exceed one by this power of two",
+                "0 to 32",
+            )
+            .into());
         }
         choices.folds.insert(id, choice);
     }
@@ -383,7 +548,13 @@ fn stores(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Co
             (_, Some(load)) if choices.loads.contains_key(&load) => Staging::Over(load),
             _ => {
                 let names: Vec<_> = choices.loads.keys().map(|l| kernel.label(*l)).collect();
-                return Err(Refusal::new(format!("stores.{}.buffer", t.name), format!("`{buffer}`"), "a tile is staged in its own buffer or over a load", format!("own, {}", names.join(", "))).into());
+                return Err(Refusal::new(
+                    format!("stores.{}.buffer", t.name),
+                    format!("`{buffer}`"),
+                    "a tile is staged in its own buffer or over a load",
+                    format!("own, {}", names.join(", ")),
+                )
+                .into());
             }
         };
         choices.stores.insert(id, staging);

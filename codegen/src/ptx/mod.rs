@@ -144,7 +144,10 @@ pub struct Addr {
 /// A wgmma left operand (PTX ISA 9.7.15).
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum WgmmaA {
-    Shared { descriptor: Reg, transposed: bool },
+    Shared {
+        descriptor: Reg,
+        transposed: bool,
+    },
     /// Four packed registers.
     Regs([Reg; 4]),
 }
@@ -159,79 +162,262 @@ pub enum Kind {
     Label(Label),
     Bra(Label),
     Ret,
-    Mov { dst: Reg, src: Opd },
+    Mov {
+        dst: Reg,
+        src: Opd,
+    },
     /// `{lo, hi} -> 64`.
-    Pack64 { dst: Reg, lo: Opd, hi: Opd },
+    Pack64 {
+        dst: Reg,
+        lo: Opd,
+        hi: Opd,
+    },
     /// Widens a signed 32-bit value.
-    Widen { dst: Reg, src: Reg },
-    Int { op: IntOp, wide: bool, dst: Reg, a: Opd, b: Opd },
-    MadLo { dst: Reg, a: Opd, b: Opd, c: Opd },
-    Float { op: FloatOp, dst: Reg, a: Opd, b: Opd },
-    Fma { dst: Reg, a: Opd, b: Opd, c: Opd },
-    FloatFn { f: FloatFn, dst: Reg, a: Opd },
-    SetpI { cmp: Cmp, dst: Reg, a: Opd, b: Opd },
-    SetpF { cmp: Cmp, dst: Reg, a: Opd, b: Opd },
-    PredOr { dst: Reg, a: Reg, b: Reg },
-    SelpF { dst: Reg, a: Opd, b: Opd, pred: Reg },
-    SelpI { dst: Reg, a: Opd, b: Opd, pred: Reg },
+    Widen {
+        dst: Reg,
+        src: Reg,
+    },
+    Int {
+        op: IntOp,
+        wide: bool,
+        dst: Reg,
+        a: Opd,
+        b: Opd,
+    },
+    MadLo {
+        dst: Reg,
+        a: Opd,
+        b: Opd,
+        c: Opd,
+    },
+    Float {
+        op: FloatOp,
+        dst: Reg,
+        a: Opd,
+        b: Opd,
+    },
+    Fma {
+        dst: Reg,
+        a: Opd,
+        b: Opd,
+        c: Opd,
+    },
+    FloatFn {
+        f: FloatFn,
+        dst: Reg,
+        a: Opd,
+    },
+    SetpI {
+        cmp: Cmp,
+        dst: Reg,
+        a: Opd,
+        b: Opd,
+    },
+    SetpF {
+        cmp: Cmp,
+        dst: Reg,
+        a: Opd,
+        b: Opd,
+    },
+    PredOr {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
+    },
+    SelpF {
+        dst: Reg,
+        a: Opd,
+        b: Opd,
+        pred: Reg,
+    },
+    SelpI {
+        dst: Reg,
+        a: Opd,
+        b: Opd,
+        pred: Reg,
+    },
     /// Packs two f32 into a pair of halves, `lo` in the low bits.
-    PackHalf { half: Half, dst: Reg, lo: Opd, hi: Opd },
+    PackHalf {
+        half: Half,
+        dst: Reg,
+        lo: Opd,
+        hi: Opd,
+    },
     /// Splits a pair of halves into two f32.
-    UnpackHalf { half: Half, lo: Reg, hi: Reg, src: Reg },
+    UnpackHalf {
+        half: Half,
+        lo: Reg,
+        hi: Reg,
+        src: Reg,
+    },
     /// Exchanges with the lane whose id differs in `mask`.
-    ShflBfly { dst: Reg, src: Reg, mask: u32 },
+    ShflBfly {
+        dst: Reg,
+        src: Reg,
+        mask: u32,
+    },
     /// Broadcasts lane 0.
-    ShflFirst { dst: Reg, src: Reg },
-    VoteAny { dst: Reg, src: Reg },
-    Elect { dst: Reg },
+    ShflFirst {
+        dst: Reg,
+        src: Reg,
+    },
+    VoteAny {
+        dst: Reg,
+        src: Reg,
+    },
+    Elect {
+        dst: Reg,
+    },
     /// Barrier of the whole CTA, all warps converged.
     CtaSync,
-    BarSync { id: Opd, threads: u32 },
-    BarArrive { id: Opd, threads: u32 },
-    MbarInit { at: Mbar, count: u32 },
+    BarSync {
+        id: Opd,
+        threads: u32,
+    },
+    BarArrive {
+        id: Opd,
+        threads: u32,
+    },
+    MbarInit {
+        at: Mbar,
+        count: u32,
+    },
     MbarInitFence,
-    MbarArrive { at: Mbar },
-    MbarExpect { at: Mbar, bytes: u32 },
-    MbarTryWait { done: Reg, at: Mbar, parity: Opd },
+    MbarArrive {
+        at: Mbar,
+    },
+    MbarExpect {
+        at: Mbar,
+        bytes: u32,
+    },
+    MbarTryWait {
+        done: Reg,
+        at: Mbar,
+        parity: Opd,
+    },
     FenceProxyAsync,
-    SetMaxNReg { increase: bool, count: u32 },
-    PrefetchMap { map: Reg },
-    TmaLoad { dst: Reg, map: Reg, coords: Vec<Opd>, bar: Reg, cache: Option<Reg> },
-    TmaStore { map: Reg, coords: Vec<Opd>, src: Reg },
+    SetMaxNReg {
+        increase: bool,
+        count: u32,
+    },
+    PrefetchMap {
+        map: Reg,
+    },
+    TmaLoad {
+        dst: Reg,
+        map: Reg,
+        coords: Vec<Opd>,
+        bar: Reg,
+        cache: Option<Reg>,
+    },
+    TmaStore {
+        map: Reg,
+        coords: Vec<Opd>,
+        src: Reg,
+    },
     BulkCommit,
     /// Waits until at most `pending` stores still read shared memory.
-    BulkWaitRead { pending: u32 },
+    BulkWaitRead {
+        pending: u32,
+    },
     /// Waits until at most `pending` stores are incomplete.
-    BulkWait { pending: u32 },
+    BulkWait {
+        pending: u32,
+    },
     WgmmaFence,
     WgmmaCommit,
-    WgmmaWait { pending: u32 },
-    Wgmma { n: u32, half: Half, acc: Vec<Reg>, a: WgmmaA, b: Reg, b_transposed: bool, accumulate: Opd },
-    StMatrix { at: Addr, regs: [Reg; 4] },
-    LdMatrix { dst: [Reg; 4], at: Addr },
+    WgmmaWait {
+        pending: u32,
+    },
+    Wgmma {
+        n: u32,
+        half: Half,
+        acc: Vec<Reg>,
+        a: WgmmaA,
+        b: Reg,
+        b_transposed: bool,
+        accumulate: Opd,
+    },
+    StMatrix {
+        at: Addr,
+        regs: [Reg; 4],
+    },
+    LdMatrix {
+        dst: [Reg; 4],
+        at: Addr,
+    },
     /// Each 8 x 8 matrix transposed.
-    LdMatrixTrans { dst: [Reg; 4], at: Addr },
+    LdMatrixTrans {
+        dst: [Reg; 4],
+        at: Addr,
+    },
     /// Copies 16 bytes to shared memory; with `bytes` (0 to 16) only so many, and zeros after them (PTX ISA 9.7.9.25.3.1).
-    CpAsync16 { dst: Addr, src: Addr, bytes: Option<Opd>, l2_prefetch: u32 },
+    CpAsync16 {
+        dst: Addr,
+        src: Addr,
+        bytes: Option<Opd>,
+        l2_prefetch: u32,
+    },
     CpAsyncCommit,
     /// Waits until at most `pending` groups of this thread's copies are incomplete.
-    CpAsyncWait { pending: u32 },
+    CpAsyncWait {
+        pending: u32,
+    },
     /// `m16n8k16`, f32 accumulation in place (PTX ISA 9.7.14.5).
-    MmaSync { half: Half, acc: [Reg; 4], a: [Reg; 4], b: [Reg; 2] },
-    LdShared32 { dst: Reg, at: Addr },
-    StShared32 { at: Addr, src: Reg },
-    LdGlobalF32 { dst: Reg, at: Addr },
-    StGlobalF32 { at: Addr, src: Opd },
+    MmaSync {
+        half: Half,
+        acc: [Reg; 4],
+        a: [Reg; 4],
+        b: [Reg; 2],
+    },
+    LdShared32 {
+        dst: Reg,
+        at: Addr,
+    },
+    StShared32 {
+        at: Addr,
+        src: Reg,
+    },
+    LdGlobalF32 {
+        dst: Reg,
+        at: Addr,
+    },
+    StGlobalF32 {
+        at: Addr,
+        src: Opd,
+    },
     /// The low half of `src`.
-    StGlobal16 { at: Addr, src: Reg },
-    StGlobal32 { at: Addr, src: Opd },
-    StGlobal64 { at: Addr, src: Opd },
-    AtomAdd { dst: Reg, at: Addr, value: Opd },
+    StGlobal16 {
+        at: Addr,
+        src: Reg,
+    },
+    StGlobal32 {
+        at: Addr,
+        src: Opd,
+    },
+    StGlobal64 {
+        at: Addr,
+        src: Opd,
+    },
+    AtomAdd {
+        dst: Reg,
+        at: Addr,
+        value: Opd,
+    },
     FenceGlobal,
-    LdParam { dst: Reg, param: String },
+    LdParam {
+        dst: Reg,
+        param: String,
+    },
     /// Generic address of a `.param` byte array.
-    ParamAddr { dst: Reg, param: String },
-    ToGlobal { dst: Reg, src: Reg },
+    ParamAddr {
+        dst: Reg,
+        param: String,
+    },
+    ToGlobal {
+        dst: Reg,
+        src: Reg,
+    },
     Nanosleep(u32),
 }
 

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 
-use super::{Addr, Class, Cmp, FloatFn, FloatOp, Half, Inst, IntOp, Kind, Module, Opd, ParamKind, Ptx, Reg, Special, WgmmaA};
+use super::{
+    Addr, Class, Cmp, FloatFn, FloatOp, Half, Inst, IntOp, Kind, Module, Opd, ParamKind, Ptx, Reg, Special, WgmmaA,
+};
 
 /// Prints a module.
 #[must_use]
@@ -11,13 +13,25 @@ pub fn write(module: &Module) -> Ptx {
     for line in &module.header {
         push(&mut out, &format!("// {line}"));
     }
-    push(&mut out, &format!(".version 8.7\n.target {}\n.address_size 64\n", module.target));
+    push(
+        &mut out,
+        &format!(".version 8.7\n.target {}\n.address_size 64\n", module.target),
+    );
     push(&mut out, ".extern .shared .align 1024 .b8 smem[];\n");
     let params: Vec<_> = module.params.iter().map(param).collect();
-    push(&mut out, &format!(".visible .entry {}(\n{}\n)", module.entry, params.join(",\n")));
-    push(&mut out, &format!(".maxntid {}, 1, 1\n.minnctapersm 1\n{{", module.threads));
+    push(
+        &mut out,
+        &format!(".visible .entry {}(\n{}\n)", module.entry, params.join(",\n")),
+    );
+    push(
+        &mut out,
+        &format!(".maxntid {}, 1, 1\n.minnctapersm 1\n{{", module.threads),
+    );
     for (class, count) in &module.registers {
-        push(&mut out, &format!("  .reg {} {}<{count}>;", class_type(*class), class_prefix(*class)));
+        push(
+            &mut out,
+            &format!("  .reg {} {}<{count}>;", class_type(*class), class_prefix(*class)),
+        );
     }
     for inst in &module.body {
         push(&mut out, &line(inst));
@@ -121,13 +135,35 @@ fn text(kind: &Kind) -> String {
         Kind::Bra(l) => format!("bra L{}", l.0),
         Kind::Ret => "ret".into(),
         Kind::Nanosleep(ns) => format!("nanosleep.u32 {ns}"),
-        Kind::Mov { .. } | Kind::Pack64 { .. } | Kind::Widen { .. } | Kind::Int { .. } | Kind::MadLo { .. } => integer(kind),
-        Kind::Float { .. } | Kind::Fma { .. } | Kind::FloatFn { .. } | Kind::PackHalf { .. } | Kind::UnpackHalf { .. } => float(kind),
-        Kind::SetpI { .. } | Kind::SetpF { .. } | Kind::PredOr { .. } | Kind::SelpF { .. } | Kind::SelpI { .. } => predicate(kind),
+        Kind::Mov { .. } | Kind::Pack64 { .. } | Kind::Widen { .. } | Kind::Int { .. } | Kind::MadLo { .. } => {
+            integer(kind)
+        }
+        Kind::Float { .. }
+        | Kind::Fma { .. }
+        | Kind::FloatFn { .. }
+        | Kind::PackHalf { .. }
+        | Kind::UnpackHalf { .. } => float(kind),
+        Kind::SetpI { .. } | Kind::SetpF { .. } | Kind::PredOr { .. } | Kind::SelpF { .. } | Kind::SelpI { .. } => {
+            predicate(kind)
+        }
         Kind::ShflBfly { .. } | Kind::ShflFirst { .. } | Kind::VoteAny { .. } | Kind::Elect { .. } => warp(kind),
-        Kind::CtaSync | Kind::BarSync { .. } | Kind::BarArrive { .. } | Kind::SetMaxNReg { .. } | Kind::FenceProxyAsync | Kind::FenceGlobal => sync(kind),
-        Kind::MbarInit { .. } | Kind::MbarInitFence | Kind::MbarArrive { .. } | Kind::MbarExpect { .. } | Kind::MbarTryWait { .. } => mbarrier(kind),
-        Kind::PrefetchMap { .. } | Kind::TmaLoad { .. } | Kind::TmaStore { .. } | Kind::BulkCommit | Kind::BulkWaitRead { .. } | Kind::BulkWait { .. } => bulk(kind),
+        Kind::CtaSync
+        | Kind::BarSync { .. }
+        | Kind::BarArrive { .. }
+        | Kind::SetMaxNReg { .. }
+        | Kind::FenceProxyAsync
+        | Kind::FenceGlobal => sync(kind),
+        Kind::MbarInit { .. }
+        | Kind::MbarInitFence
+        | Kind::MbarArrive { .. }
+        | Kind::MbarExpect { .. }
+        | Kind::MbarTryWait { .. } => mbarrier(kind),
+        Kind::PrefetchMap { .. }
+        | Kind::TmaLoad { .. }
+        | Kind::TmaStore { .. }
+        | Kind::BulkCommit
+        | Kind::BulkWaitRead { .. }
+        | Kind::BulkWait { .. } => bulk(kind),
         Kind::WgmmaFence | Kind::WgmmaCommit | Kind::WgmmaWait { .. } | Kind::Wgmma { .. } => wgmma(kind),
         _ => memory(kind),
     }
@@ -197,13 +233,35 @@ fn float(kind: &Kind) -> String {
             };
             format!("{name} {}, {}", r(*dst), o(*a))
         }
-        Kind::PackHalf { half, dst, lo, hi } => format!("cvt.rn.{}x2.f32 {}, {}, {}", half_name(*half), r(*dst), o(*hi), o(*lo)),
-        Kind::UnpackHalf { half: Half::Bf16, lo, hi, src } => {
-            // A bf16 is the high half of an f32.
-            format!("{{ .reg .b32 t; shl.b32 t, {src}, 16; mov.b32 {}, t; and.b32 t, {src}, 0xffff0000; mov.b32 {}, t; }}", r(*lo), r(*hi), src = r(*src))
+        Kind::PackHalf { half, dst, lo, hi } => {
+            format!("cvt.rn.{}x2.f32 {}, {}, {}", half_name(*half), r(*dst), o(*hi), o(*lo))
         }
-        Kind::UnpackHalf { half: Half::F16, lo, hi, src } => {
-            format!("{{ .reg .b16 a, b; mov.b32 {{a, b}}, {}; cvt.f32.f16 {}, a; cvt.f32.f16 {}, b; }}", r(*src), r(*lo), r(*hi))
+        Kind::UnpackHalf {
+            half: Half::Bf16,
+            lo,
+            hi,
+            src,
+        } => {
+            // A bf16 is the high half of an f32.
+            format!(
+                "{{ .reg .b32 t; shl.b32 t, {src}, 16; mov.b32 {}, t; and.b32 t, {src}, 0xffff0000; mov.b32 {}, t; }}",
+                r(*lo),
+                r(*hi),
+                src = r(*src)
+            )
+        }
+        Kind::UnpackHalf {
+            half: Half::F16,
+            lo,
+            hi,
+            src,
+        } => {
+            format!(
+                "{{ .reg .b16 a, b; mov.b32 {{a, b}}, {}; cvt.f32.f16 {}, a; cvt.f32.f16 {}, b; }}",
+                r(*src),
+                r(*lo),
+                r(*hi)
+            )
         }
         _ => String::new(),
     }
@@ -242,7 +300,9 @@ fn predicate(kind: &Kind) -> String {
 
 fn warp(kind: &Kind) -> String {
     match kind {
-        Kind::ShflBfly { dst, src, mask } => format!("shfl.sync.bfly.b32 {}, {}, {mask}, 31, 0xffffffff", r(*dst), r(*src)),
+        Kind::ShflBfly { dst, src, mask } => {
+            format!("shfl.sync.bfly.b32 {}, {}, {mask}, 31, 0xffffffff", r(*dst), r(*src))
+        }
         Kind::ShflFirst { dst, src } => format!("shfl.sync.idx.b32 {}, {}, 0, 31, 0xffffffff", r(*dst), r(*src)),
         Kind::VoteAny { dst, src } => format!("vote.sync.any.pred {}, {}, 0xffffffff", r(*dst), r(*src)),
         Kind::Elect { dst } => format!("elect.sync _|{}, 0xffffffff", r(*dst)),
@@ -255,7 +315,10 @@ fn sync(kind: &Kind) -> String {
         Kind::CtaSync => "bar.sync 0".into(),
         Kind::BarSync { id, threads } => format!("barrier.sync {}, {threads}", o(*id)),
         Kind::BarArrive { id, threads } => format!("barrier.arrive {}, {threads}", o(*id)),
-        Kind::SetMaxNReg { increase, count } => format!("setmaxnreg.{}.sync.aligned.u32 {count}", if *increase { "inc" } else { "dec" }),
+        Kind::SetMaxNReg { increase, count } => format!(
+            "setmaxnreg.{}.sync.aligned.u32 {count}",
+            if *increase { "inc" } else { "dec" }
+        ),
         Kind::FenceProxyAsync => "fence.proxy.async.shared::cta".into(),
         Kind::FenceGlobal => "fence.acq_rel.gpu".into(),
         _ => String::new(),
@@ -267,8 +330,15 @@ fn mbarrier(kind: &Kind) -> String {
         Kind::MbarInit { at, count } => format!("mbarrier.init.shared::cta.b64 {}, {count}", addr(*at)),
         Kind::MbarInitFence => "fence.mbarrier_init.release.cluster".into(),
         Kind::MbarArrive { at } => format!("mbarrier.arrive.shared::cta.b64 _, {}", addr(*at)),
-        Kind::MbarExpect { at, bytes } => format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, {}, {bytes}", addr(*at)),
-        Kind::MbarTryWait { done, at, parity } => format!("mbarrier.try_wait.parity.shared::cta.b64 {}, {}, {}", r(*done), addr(*at), o(*parity)),
+        Kind::MbarExpect { at, bytes } => {
+            format!("mbarrier.arrive.expect_tx.shared::cta.b64 _, {}, {bytes}", addr(*at))
+        }
+        Kind::MbarTryWait { done, at, parity } => format!(
+            "mbarrier.try_wait.parity.shared::cta.b64 {}, {}, {}",
+            r(*done),
+            addr(*at),
+            o(*parity)
+        ),
         _ => String::new(),
     }
 }
@@ -276,16 +346,37 @@ fn mbarrier(kind: &Kind) -> String {
 fn bulk(kind: &Kind) -> String {
     match kind {
         Kind::PrefetchMap { map } => format!("prefetch.tensormap [{}]", r(*map)),
-        Kind::TmaLoad { dst, map, coords, bar, cache } => {
+        Kind::TmaLoad {
+            dst,
+            map,
+            coords,
+            bar,
+            cache,
+        } => {
             let (hint, policy) = match cache {
                 Some(p) => (".L2::cache_hint", format!(", {}", r(*p))),
                 None => ("", String::new()),
             };
-            let form = format!("cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{hint}", coords.len());
-            format!("{form} [{}], [{}, {{{}}}], [{}]{policy}", r(*dst), r(*map), list(coords, o), r(*bar))
+            let form = format!(
+                "cp.async.bulk.tensor.{}d.shared::cluster.global.tile.mbarrier::complete_tx::bytes{hint}",
+                coords.len()
+            );
+            format!(
+                "{form} [{}], [{}, {{{}}}], [{}]{policy}",
+                r(*dst),
+                r(*map),
+                list(coords, o),
+                r(*bar)
+            )
         }
         Kind::TmaStore { map, coords, src } => {
-            format!("cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group [{}, {{{}}}], [{}]", coords.len(), r(*map), list(coords, o), r(*src))
+            format!(
+                "cp.async.bulk.tensor.{}d.global.shared::cta.tile.bulk_group [{}, {{{}}}], [{}]",
+                coords.len(),
+                r(*map),
+                list(coords, o),
+                r(*src)
+            )
         }
         Kind::BulkCommit => "cp.async.bulk.commit_group".into(),
         Kind::BulkWaitRead { pending } => format!("cp.async.bulk.wait_group.read {pending}"),
@@ -299,15 +390,30 @@ fn wgmma(kind: &Kind) -> String {
         Kind::WgmmaFence => "wgmma.fence.sync.aligned".into(),
         Kind::WgmmaCommit => "wgmma.commit_group.sync.aligned".into(),
         Kind::WgmmaWait { pending } => format!("wgmma.wait_group.sync.aligned {pending}"),
-        Kind::Wgmma { n, half, acc, a, b, b_transposed, accumulate } => {
+        Kind::Wgmma {
+            n,
+            half,
+            acc,
+            a,
+            b,
+            b_transposed,
+            accumulate,
+        } => {
             let h = half_name(*half);
             let (lhs, trans) = match a {
-                WgmmaA::Shared { descriptor, transposed } => (r(*descriptor), format!("{}, {}", i32::from(*transposed), i32::from(*b_transposed))),
+                WgmmaA::Shared { descriptor, transposed } => (
+                    r(*descriptor),
+                    format!("{}, {}", i32::from(*transposed), i32::from(*b_transposed)),
+                ),
                 WgmmaA::Regs(regs) => (format!("{{{}}}", list(regs, r)), i32::from(*b_transposed).to_string()),
             };
             let scale = o(*accumulate);
             let form = format!("wgmma.mma_async.sync.aligned.m64n{n}k16.f32.{h}.{h}");
-            format!("{{ .reg .pred z; setp.ne.b32 z, {scale}, 0; {form} {{{}}}, {lhs}, {}, z, 1, 1, {trans}; }}", list(acc, r), r(*b))
+            format!(
+                "{{ .reg .pred z; setp.ne.b32 z, {scale}, 0; {form} {{{}}}, {lhs}, {}, z, 1, 1, {trans}; }}",
+                list(acc, r),
+                r(*b)
+            )
         }
         _ => String::new(),
     }
@@ -315,10 +421,23 @@ fn wgmma(kind: &Kind) -> String {
 
 fn cp_async(kind: &Kind) -> String {
     match kind {
-        Kind::CpAsync16 { dst, src, bytes, l2_prefetch } => {
-            let prefetch = if *l2_prefetch == 0 { String::new() } else { format!(".L2::{l2_prefetch}B") };
+        Kind::CpAsync16 {
+            dst,
+            src,
+            bytes,
+            l2_prefetch,
+        } => {
+            let prefetch = if *l2_prefetch == 0 {
+                String::new()
+            } else {
+                format!(".L2::{l2_prefetch}B")
+            };
             let size = bytes.map_or_else(String::new, |b| format!(", {}", o(b)));
-            format!("cp.async.cg.shared.global{prefetch} {}, {}, 16{size}", addr(*dst), addr(*src))
+            format!(
+                "cp.async.cg.shared.global{prefetch} {}, {}, 16{size}",
+                addr(*dst),
+                addr(*src)
+            )
         }
         Kind::CpAsyncCommit => "cp.async.commit_group".into(),
         Kind::CpAsyncWait { pending } => format!("cp.async.wait_group {pending}"),
@@ -328,13 +447,29 @@ fn cp_async(kind: &Kind) -> String {
 
 fn memory(kind: &Kind) -> String {
     match kind {
-        Kind::StMatrix { at, regs } => format!("stmatrix.sync.aligned.m8n8.x4.shared.b16 {}, {{{}}}", addr(*at), list(regs, r)),
-        Kind::LdMatrix { dst, at } => format!("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{}}}, {}", list(dst, r), addr(*at)),
+        Kind::StMatrix { at, regs } => format!(
+            "stmatrix.sync.aligned.m8n8.x4.shared.b16 {}, {{{}}}",
+            addr(*at),
+            list(regs, r)
+        ),
+        Kind::LdMatrix { dst, at } => format!(
+            "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{{}}}, {}",
+            list(dst, r),
+            addr(*at)
+        ),
         Kind::MmaSync { half, acc, a, b } => {
             let (h, c) = (half_name(*half), list(acc, r));
-            format!("mma.sync.aligned.m16n8k16.row.col.f32.{h}.{h}.f32 {{{c}}}, {{{}}}, {{{}}}, {{{c}}}", list(a, r), list(b, r))
+            format!(
+                "mma.sync.aligned.m16n8k16.row.col.f32.{h}.{h}.f32 {{{c}}}, {{{}}}, {{{}}}, {{{c}}}",
+                list(a, r),
+                list(b, r)
+            )
         }
-        Kind::LdMatrixTrans { dst, at } => format!("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{{}}}, {}", list(dst, r), addr(*at)),
+        Kind::LdMatrixTrans { dst, at } => format!(
+            "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {{{}}}, {}",
+            list(dst, r),
+            addr(*at)
+        ),
         Kind::CpAsync16 { .. } | Kind::CpAsyncCommit | Kind::CpAsyncWait { .. } => cp_async(kind),
         Kind::LdShared32 { dst, at } => format!("ld.shared.b32 {}, {}", r(*dst), addr(*at)),
         Kind::StShared32 { at, src } => format!("st.shared.b32 {}, {}", addr(*at), r(*src)),

@@ -36,7 +36,13 @@ impl Builder<'_> {
     }
 
     fn constant(&mut self, v: f32) -> ValueId {
-        self.push(Op::Const(v), TileType { shape: Shape::Scalar, dtype: DType::F32 })
+        self.push(
+            Op::Const(v),
+            TileType {
+                shape: Shape::Scalar,
+                dtype: DType::F32,
+            },
+        )
     }
 }
 
@@ -53,13 +59,25 @@ pub fn expand(kernel: &mut Kernel, fold: ValueId, choice: &FoldChoice) -> Option
         };
         let carry = &f.carries[reference];
         let site = kernel.value(*id).site.clone();
-        let mut b = Builder { kernel, out, row: carry.ty, site };
+        let mut b = Builder {
+            kernel,
+            out,
+            row: carry.ty,
+            site,
+        };
         let (next, factor, safe) = policy(&mut b, scores, carry.arg, choice);
         let ty = b.kernel.value(*id).ty;
         if choice.rescale == Rescale::Fixed {
             let shifted = b.push(Op::Binary(BinaryOp::Sub, scores, carry.arg), ty);
             let fast = b.push(Op::Unary(UnaryOp::Exp2, shifted), ty);
-            fixed = check(b.kernel, &f.body, *id).map(|(check, limit)| FixedReference { weights: *id, fast, check, limit, next, factor });
+            fixed = check(b.kernel, &f.body, *id).map(|(check, limit)| FixedReference {
+                weights: *id,
+                fast,
+                check,
+                limit,
+                next,
+                factor,
+            });
         }
         let shifted = b.push(Op::Binary(BinaryOp::Sub, scores, safe), ty);
         out = b.out;
@@ -75,8 +93,12 @@ pub fn expand(kernel: &mut Kernel, fold: ValueId, choice: &FoldChoice) -> Option
 ///
 /// A weight is at most its sum. bf16 and f32 hold weights up to 2^127; 2^60 leaves the sums room. f16 ends at 65504.
 fn check(kernel: &Kernel, body: &[ValueId], weights: ValueId) -> Option<(ValueId, f32)> {
-    let sum = body.iter().find(|v| *kernel.op(**v) == Op::Reduce(ReduceOp::Sum, weights))?;
-    let to_f16 = body.iter().any(|v| *kernel.op(*v) == Op::Cast(weights) && kernel.value(*v).ty.dtype == DType::F16);
+    let sum = body
+        .iter()
+        .find(|v| *kernel.op(**v) == Op::Reduce(ReduceOp::Sum, weights))?;
+    let to_f16 = body
+        .iter()
+        .any(|v| *kernel.op(*v) == Op::Cast(weights) && kernel.value(*v).ty.dtype == DType::F16);
     Some((*sum, if to_f16 { 16_384.0 } else { 1_152_921_504_606_846_976.0 }))
 }
 
@@ -96,12 +118,20 @@ fn factor_name(fold: ValueId) -> String {
 #[must_use]
 pub fn factor(kernel: &Kernel, fold: ValueId) -> Option<ValueId> {
     let name = factor_name(fold);
-    let at = kernel.values.iter().position(|v| v.name.as_deref() == Some(name.as_str()))?;
+    let at = kernel
+        .values
+        .iter()
+        .position(|v| v.name.as_deref() == Some(name.as_str()))?;
     u32::try_from(at).ok().map(ValueId)
 }
 
 /// New reference, factor for the sums, and the reference to take exponents against.
-fn policy(b: &mut Builder<'_>, scores: ValueId, reference: ValueId, choice: &FoldChoice) -> (ValueId, ValueId, ValueId) {
+fn policy(
+    b: &mut Builder<'_>,
+    scores: ValueId,
+    reference: ValueId,
+    choice: &FoldChoice,
+) -> (ValueId, ValueId, ValueId) {
     let top = b.row(Op::Reduce(ReduceOp::Max, scores));
     let raised = b.row(Op::Binary(BinaryOp::Max, reference, top));
     let next = match choice.rescale {
@@ -109,11 +139,23 @@ fn policy(b: &mut Builder<'_>, scores: ValueId, reference: ValueId, choice: &Fol
         Rescale::Lazy | Rescale::Fixed => {
             let t = b.constant(choice.lazy_threshold);
             let limit = b.row(Op::Binary(BinaryOp::Add, reference, t));
-            b.row(Op::Select { cmp: CmpOp::Gt, lhs: raised, rhs: limit, then: raised, otherwise: reference })
+            b.row(Op::Select {
+                cmp: CmpOp::Gt,
+                lhs: raised,
+                rhs: limit,
+                then: raised,
+                otherwise: reference,
+            })
         }
     };
     let (nothing, zero) = (b.constant(f32::NEG_INFINITY), b.constant(0.0));
-    let safe = b.row(Op::Select { cmp: CmpOp::Eq, lhs: next, rhs: nothing, then: zero, otherwise: next });
+    let safe = b.row(Op::Select {
+        cmp: CmpOp::Eq,
+        lhs: next,
+        rhs: nothing,
+        then: zero,
+        otherwise: next,
+    });
     let moved = b.row(Op::Binary(BinaryOp::Sub, reference, safe));
     let factor = b.row(Op::Unary(UnaryOp::Exp2, moved));
     (next, factor, safe)

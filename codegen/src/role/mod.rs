@@ -41,7 +41,9 @@ impl Expr {
         use dsl::IxBin as B;
         match (op, &a, &b) {
             (_, Expr::Const(_), Expr::Const(_)) => {
-                let (Expr::Const(x), Expr::Const(y)) = (&a, &b) else { return a };
+                let (Expr::Const(x), Expr::Const(y)) = (&a, &b) else {
+                    return a;
+                };
                 match dsl::Ix::bin(op, dsl::Ix::Const(*x), dsl::Ix::Const(*y)) {
                     dsl::Ix::Const(v) => Expr::Const(v),
                     _ => Expr::Bin(op, Box::new((a, b))),
@@ -115,21 +117,40 @@ pub enum Calc {
     Copy(Src),
     Unary(UnaryOp, Src),
     /// `exp2` where every n-th element is a polynomial on the FMA pipe.
-    Exp2Mixed { src: Src, every: u32 },
+    Exp2Mixed {
+        src: Src,
+        every: u32,
+    },
     Binary(BinaryOp, Src, Src),
     Fma(Src, Src, Src),
     /// Rounds to 16 bits and packs.
     Pack(RegTileId),
     /// Widens packed values.
     Unpack(RegTileId),
-    Mask { src: RegTileId, terms: Vec<Term>, fill: f32 },
-    Select { cmp: CmpOp, lhs: Src, rhs: Src, then: Src, otherwise: Src },
+    Mask {
+        src: RegTileId,
+        terms: Vec<Term>,
+        fill: f32,
+    },
+    Select {
+        cmp: CmpOp,
+        lhs: Src,
+        rhs: Src,
+        then: Src,
+        otherwise: Src,
+    },
     /// Over the columns a thread holds; `quad` also over the four lanes that share a row.
-    Reduce { op: ReduceOp, src: RegTileId, quad: bool },
+    Reduce {
+        op: ReduceOp,
+        src: RegTileId,
+        quad: bool,
+    },
     /// Over the four lanes that share a row.
     QuadSum(RegTileId),
     /// Multiplies rows by factors; skipped by a warp whose factors are all one.
-    ScaleUnlessOne { factor: RegTileId },
+    ScaleUnlessOne {
+        factor: RegTileId,
+    },
 }
 
 /// How a matrix lies in shared memory: boxes of 64 columns (128 bytes, 128-byte swizzle) one after the other.
@@ -203,39 +224,94 @@ pub struct Dot {
 pub enum Stmt {
     /// A note that survives into the PTX.
     Note(String),
-    Set { var: VarId, value: Expr },
+    Set {
+        var: VarId,
+        value: Expr,
+    },
     /// Runs `body` `count` times (not at all when `count <= 0`).
-    Loop { name: String, count: Expr, unroll: u32, body: Vec<Stmt> },
+    Loop {
+        name: String,
+        count: Expr,
+        unroll: u32,
+        body: Vec<Stmt>,
+    },
     /// Producer: waits for a free slot and fills it.
-    Fill { ring: RingId, load: Load },
+    Fill {
+        ring: RingId,
+        load: Load,
+    },
     /// Consumer: waits for the next full slot.
-    Acquire { ring: RingId, handle: HandleId, load: Load },
+    Acquire {
+        ring: RingId,
+        handle: HandleId,
+        load: Load,
+    },
     /// Consumer: one arrival per warp hands the slot back.
-    Release { ring: RingId, handle: HandleId },
+    Release {
+        ring: RingId,
+        handle: HandleId,
+    },
     Fence,
     Issue(Box<Dot>),
-    Wait { pending: u32 },
-    Calc { dst: RegTileId, calc: Calc },
+    Wait {
+        pending: u32,
+    },
+    Calc {
+        dst: RegTileId,
+        calc: Calc,
+    },
     /// A warp whose partial sums are not all at most `limit` runs `body`; no tensor-core group is in flight.
-    Repair { check: RegTileId, limit: f32, body: Vec<Stmt> },
+    Repair {
+        check: RegTileId,
+        limit: f32,
+        body: Vec<Stmt>,
+    },
     /// A dot of each warp for itself, synchronous (`mma.sync`), both operands K-major in shared memory.
-    WarpDot { acc: RegTileId, a: SmemOperand, b: SmemOperand, rows: u32, cols: u32, depth: u32, dtype: DType },
+    WarpDot {
+        acc: RegTileId,
+        a: SmemOperand,
+        b: SmemOperand,
+        rows: u32,
+        cols: u32,
+        depth: u32,
+        dtype: DType,
+    },
     /// Reads a slot into the accumulator layout.
-    ReadShared { dst: RegTileId, handle: HandleId, tile: SmemTile },
+    ReadShared {
+        dst: RegTileId,
+        handle: HandleId,
+        tile: SmemTile,
+    },
     /// Reads one f32 per row or column of a tensor; zero outside.
-    ReadGlobal { dst: RegTileId, at: GlobalAt },
+    ReadGlobal {
+        dst: RegTileId,
+        at: GlobalAt,
+    },
     /// Waits until earlier stores of this warpgroup have read their staging buffer.
     StagingFree,
     /// Writes this warpgroup's rows of a packed tile to shared memory.
-    Stage { src: RegTileId, place: Place, tile: SmemTile },
+    Stage {
+        src: RegTileId,
+        place: Place,
+        tile: SmemTile,
+    },
     /// Makes staged data visible to the tensor core: a proxy fence, then a barrier of the warpgroup.
     StagedVisible,
     /// All consumer warpgroups meet: before a slot that they all read is written over.
     ConsumersMeet,
     /// Makes staged data visible to the copy engine and stores it.
-    StoreStaged { map: MapId, place: Place, tile: SmemTile, coords: Vec<Coord>, name: String },
+    StoreStaged {
+        map: MapId,
+        place: Place,
+        tile: SmemTile,
+        coords: Vec<Coord>,
+        name: String,
+    },
     /// Writes one f32 per row.
-    WriteGlobal { src: RegTileId, at: GlobalAt },
+    WriteGlobal {
+        src: RegTileId,
+        at: GlobalAt,
+    },
     /// Waits for this warpgroup's turn on the tensor core.
     TurnWait,
     /// Hands the turn to the next warpgroup.

@@ -288,6 +288,13 @@ fn staging() -> Vec<Fault> {
         StoreWithoutStage, "attention 128 own", "store twice", |p| repeat_nth(p, 0, &is_store);
         StageWhileRead, "attention 128 full", "stage over v, which all consumers read", |p| stage_over_v(p);
         StageWhileRead, "attention 64 p in shared", "stage p while o reads it", |p| hoist(p, 1, &is_stage, &is_wait);
+        StageWhileRead, "attention 64 over v", "consumers do not meet", |p| drop_nth(p, 0, &|s| matches!(s, Stmt::ConsumersMeet));
+        StageWhileRead, "attention 128 full", "stage over q in another shape, unordered", |p| {
+            // `q` is loaded with twice the columns, so that its rows lie elsewhere.
+            let q = handle(p, "q");
+            let free = drop_nth(p, 0, &is_free);
+            free && consumer(p, 0, &is_acquire(q), &mut |body, i| if let Stmt::Acquire { load, .. } = &mut body[i] { load.tile.cols *= 2; })
+        };
         ReadAfterStage, "attention 128 full", "read q after staging over it", |p| {
             let mut copy = vec![];
             consumer(p, 0, &is_issue, &mut |body, i| copy = vec![Stmt::Fence, body[i].clone(), Stmt::Wait { pending: 0 }]);

@@ -133,6 +133,10 @@ fn sizes() -> Vec<(&'static str, RoleProgram)> {
             program(&forward(64, true), &dynamic(over(tiles(192, 128)))),
         ),
         (
+            "attention 64 over v",
+            program(&forward(64, false), &tiles(128, 192).store("o", |o| o.over("v"))),
+        ),
+        (
             "attention 64 one consumer",
             program(&forward(64, true), &over(tiles(64, 64))),
         ),
@@ -204,6 +208,21 @@ fn rows() -> Vec<(&'static str, RoleProgram)> {
             program(&kernel, &s.tile("m_tile", 64).persistence(Persistence::None)),
         ),
     ]
+}
+
+/// One slot for two tiles, under turns: a warpgroup that waits for its turn holds the slot that the other needs.
+pub fn one_slot_under_turns() -> Option<RoleProgram> {
+    let schedule = tiles(128, 64)
+        .load("k", |l| l.ring("kv").stages(1))
+        .load("v", |l| l.ring("kv").stages(1))
+        .fold("kv", |f| {
+            f.handoff(Handoff::PingPong)
+                .then("issue s")
+                .then("wait s")
+                .then("issue o")
+        });
+    let scheduled = plan::apply(&forward(64, false), &schedule, &SM_90A).ok()?;
+    lower::lower(&rewrite::run(scheduled), &SM_90A).ok()
 }
 
 /// Every program with its name.

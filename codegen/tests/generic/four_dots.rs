@@ -11,7 +11,10 @@ fn four_dots(dim: u32) -> Result<Kernel, TraceErrors> {
     let (kernel, b16) = (Trace::new("four_dots"), DType::Bf16);
     let [m, n, heads] = ["m", "n", "heads"].map(|name| kernel.runtime(name));
     let (m_tile, n_tile) = (kernel.tile("m_tile"), kernel.tile("n_tile"));
-    let (long, wide) = ([m.clone(), heads.clone(), Ix::from(dim)], [n.clone(), heads.clone(), Ix::from(dim)]);
+    let (long, wide) = (
+        [m.clone(), heads.clone(), Ix::from(dim)],
+        [n.clone(), heads.clone(), Ix::from(dim)],
+    );
     let [q, g] = ["q", "g"].map(|name| kernel.input(name, b16, long.clone()));
     let [k, v] = ["k", "v"].map(|name| kernel.input(name, b16, wide.clone()));
     let [lse, delta] = ["lse", "delta"].map(|name| kernel.input(name, DType::F32, [heads.clone(), m.clone()]));
@@ -20,10 +23,16 @@ fn four_dots(dim: u32) -> Result<Kernel, TraceErrors> {
     let first = kernel.grid("n_block", n.ceil_div(n_tile)) * n_tile;
     let head = kernel.grid("head", heads);
     let at = |start: &Ix, len| [span(start, len), (&head).into(), span(0, dim)];
-    let (keys, values) = (kernel.load(&k, at(&first, n_tile)).named("keys"), kernel.load(&v, at(&first, n_tile)).named("values"));
+    let (keys, values) = (
+        kernel.load(&k, at(&first, n_tile)).named("keys"),
+        kernel.load(&v, at(&first, n_tile)).named("values"),
+    );
     let sums = kernel.fold("rows", m.ceil_div(m_tile).max(1), |fold, i| {
         let row = i * m_tile;
-        let (queries, grads) = (fold.load(&q, at(&row, m_tile)).named("queries"), fold.load(&g, at(&row, m_tile)).named("grads"));
+        let (queries, grads) = (
+            fold.load(&q, at(&row, m_tile)).named("queries"),
+            fold.load(&g, at(&row, m_tile)).named("grads"),
+        );
         let [lse, delta] = [&lse, &delta].map(|t| fold.load_col(t, [(&head).into(), span(&row, m_tile)]));
         let p = (keys.dot(queries.t()).named("st") * &scale_log2 - lse).exp2();
         let ds = &p * &(values.dot(grads.t()).named("dpt") - delta);
@@ -39,8 +48,18 @@ fn four_dots(dim: u32) -> Result<Kernel, TraceErrors> {
 fn matches_the_interpreter() {
     let kernel = four_dots(64).unwrap();
     let schedule = schedule("tiles = { m_tile = 64, n_tile = 128 }");
-    let case = Case::new(&kernel, &schedule).runtime("m", 150).runtime("n", 200).runtime("heads", 2).scalar("scale_log2", 0.1);
-    let case = case.input("q", &[150, 2, 64], 1.0).input("g", &[150, 2, 64], 1.0).input("k", &[200, 2, 64], 1.0).input("v", &[200, 2, 64], 1.0);
+    let case = Case::new(&kernel, &schedule)
+        .runtime("m", 150)
+        .runtime("n", 200)
+        .runtime("heads", 2)
+        .scalar("scale_log2", 0.1);
+    let case = case
+        .input("q", &[150, 2, 64], 1.0)
+        .input("g", &[150, 2, 64], 1.0)
+        .input("k", &[200, 2, 64], 1.0)
+        .input("v", &[200, 2, 64], 1.0);
     let case = case.input("lse", &[2, 150], 1.0).input("delta", &[2, 150], 1.0);
-    case.output("dk", &[200, 2, 64]).output("dv", &[200, 2, 64]).check("four_dots", 8e-3);
+    case.output("dk", &[200, 2, 64])
+        .output("dv", &[200, 2, 64])
+        .check("four_dots", 8e-3);
 }

@@ -34,7 +34,13 @@ fn gated_mlp(dtype: DType) -> Result<Kernel, TraceErrors> {
 fn matches_the_interpreter() {
     let kernel = gated_mlp(DType::Bf16).unwrap();
     let schedule = schedule("tiles = { m_tile = 128, n_tile = 64, k_tile = 64 }");
-    let case = Case::new(&kernel, &schedule).runtime("m", 150).runtime("n", 72).runtime("k", 136);
-    let case = case.input("x", &[150, 136], 1.0).input("w1", &[136, 72], 0.2).input("w2", &[136, 72], 0.2);
+    let case = Case::new(&kernel, &schedule)
+        .runtime("m", 150)
+        .runtime("n", 72)
+        .runtime("k", 136);
+    let case = case
+        .input("x", &[150, 136], 1.0)
+        .input("w1", &[136, 72], 0.2)
+        .input("w2", &[136, 72], 0.2);
     case.output("y", &[150, 72]).check("gated_mlp", 6e-3);
 }

@@ -6,9 +6,9 @@ use dsl::Kernel;
 use dsl::interp::{Bindings, Interpreter, Precision, TensorData, Tensors};
 use dsl::schedule::Schedule;
 use half::bf16;
+use sim::{Arg, Buffer, Device, DeviceConfig, ElemType, LaunchConfig, Module, Swizzle, TensorMapSpec};
 use warpwright_codegen::launch::Param;
 use warpwright_codegen::{CompileError, Compiled, compile, target};
-use sim::{Arg, Buffer, Device, DeviceConfig, ElemType, LaunchConfig, Module, Swizzle, TensorMapSpec};
 
 /// A schedule from TOML text.
 pub fn schedule(text: &str) -> Schedule {
@@ -33,7 +33,14 @@ impl Case {
     /// As `new`; a refused schedule is a value.
     pub fn legal(kernel: &Kernel, schedule: &Schedule) -> Result<Self, CompileError> {
         let compiled = compile(kernel, schedule, &target::SM_90A)?;
-        Ok(Self { kernel: kernel.clone(), compiled, runtime: BTreeMap::new(), scalars: BTreeMap::new(), inputs: Tensors::new(), outputs: vec![] })
+        Ok(Self {
+            kernel: kernel.clone(),
+            compiled,
+            runtime: BTreeMap::new(),
+            scalars: BTreeMap::new(),
+            inputs: Tensors::new(),
+            outputs: vec![],
+        })
     }
 
     pub fn runtime(mut self, name: &str, value: i64) -> Self {
@@ -49,13 +56,20 @@ impl Case {
     /// Noise of about the given spread, the same on every run.
     pub fn input(mut self, name: &str, dims: &[usize], spread: f64) -> Self {
         let tensor = self.kernel.tensors.iter().find(|t| t.name == name).unwrap();
-        let mut state = name.bytes().fold(0x9e37_79b9_7f4a_7c15_u64, |s, b| s.wrapping_mul(31).wrapping_add(u64::from(b)));
+        let mut state = name.bytes().fold(0x9e37_79b9_7f4a_7c15_u64, |s, b| {
+            s.wrapping_mul(31).wrapping_add(u64::from(b))
+        });
         let mut noise = || {
-            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
             (state >> 40) as f64 / f64::from(1 << 23) - 1.0
         };
-        let data = (0..dims.iter().product::<usize>()).map(|_| spread * (noise() + noise() + noise())).collect();
-        self.inputs.insert(name.into(), TensorData::dense(tensor.dtype, dims, data).unwrap());
+        let data = (0..dims.iter().product::<usize>())
+            .map(|_| spread * (noise() + noise() + noise()))
+            .collect();
+        self.inputs
+            .insert(name.into(), TensorData::dense(tensor.dtype, dims, data).unwrap());
         self
     }
 
@@ -86,7 +100,10 @@ impl Case {
                 }
                 let ratio = if error == 0.0 { 0.0 } else { (error / norm).sqrt() };
                 println!("{label} {name} seed {seed}: relative error {ratio:.2e}");
-                assert!(ratio <= tolerance, "{label}: `{name}` is off by {ratio:.2e} (seed {seed})");
+                assert!(
+                    ratio <= tolerance,
+                    "{label}: `{name}` is off by {ratio:.2e} (seed {seed})"
+                );
             }
         }
     }
@@ -102,35 +119,69 @@ impl Case {
         for (name, value) in &self.scalars {
             bindings = bindings.scalar(name, *value);
         }
-        Interpreter::new(Precision::F64).run(&self.kernel, &bindings, &self.inputs).unwrap_or_else(|e| panic!("{e}"))
+        Interpreter::new(Precision::F64)
+            .run(&self.kernel, &bindings, &self.inputs)
+            .unwrap_or_else(|e| panic!("{e}"))
     }
 
     fn simulate(&self, seed: u64) -> BTreeMap<String, Vec<f64>> {
-        let mut device = Device::new(DeviceConfig { seed, sm_count: 3, ..Default::default() });
+        let mut device = Device::new(DeviceConfig {
+            seed,
+            sm_count: 3,
+            ..Default::default()
+        });
         let mut buffers: BTreeMap<String, (Buffer, Vec<usize>)> = BTreeMap::new();
         for (name, t) in &self.inputs {
             buffers.insert(name.clone(), (device.upload(&bytes(t)), t.dims().to_vec()));
         }
         for (name, dims) in &self.outputs {
             let bytes = self.dtype(name).bytes() as usize;
-            buffers.insert(name.clone(), (device.alloc(bytes * dims.iter().product::<usize>()), dims.clone()));
+            buffers.insert(
+                name.clone(),
+                (device.alloc(bytes * dims.iter().product::<usize>()), dims.clone()),
+            );
         }
-        let args: Vec<Arg> = self.compiled.launch.params.iter().map(|p| self.arg(p, &buffers, &mut device)).collect();
+        let args: Vec<Arg> = self
+            .compiled
+            .launch
+            .params
+            .iter()
+            .map(|p| self.arg(p, &buffers, &mut device))
+            .collect();
         let launch = &self.compiled.launch;
-        let blocks = if launch.grid.kind == "blocks" { self.blocks() } else { self.blocks().min(3) };
+        let blocks = if launch.grid.kind == "blocks" {
+            self.blocks()
+        } else {
+            self.blocks().min(3)
+        };
         let grid = u32::try_from(blocks).unwrap();
         let module = Module::parse(&self.compiled.ptx.0).unwrap_or_else(|e| panic!("{e}"));
         let config = LaunchConfig::linear(grid, launch.block[0], launch.shared_bytes);
-        let report = device.launch(&module, &launch.entry, config, &args).unwrap_or_else(|f| panic!("{f}"));
-        assert!(report.findings.is_empty(), "{:#?}", report.findings.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let report = device
+            .launch(&module, &launch.entry, config, &args)
+            .unwrap_or_else(|f| panic!("{f}"));
+        assert!(
+            report.findings.is_empty(),
+            "{:#?}",
+            report.findings.iter().map(ToString::to_string).collect::<Vec<_>>()
+        );
         let mut out = BTreeMap::new();
         for (name, _) in &self.outputs {
             let buffer = buffers[name].0;
-            assert!(device.unwritten(buffer).unwrap().is_empty(), "`{name}` has unwritten elements");
+            assert!(
+                device.unwritten(buffer).unwrap().is_empty(),
+                "`{name}` has unwritten elements"
+            );
             let raw = device.read(buffer).unwrap();
             let values = match self.dtype(name) {
-                dsl::DType::F32 => raw.chunks(4).map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]]))).collect(),
-                _ => raw.chunks(2).map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f64()).collect(),
+                dsl::DType::F32 => raw
+                    .chunks(4)
+                    .map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]])))
+                    .collect(),
+                _ => raw
+                    .chunks(2)
+                    .map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f64())
+                    .collect(),
             };
             out.insert(name.clone(), values);
         }
@@ -143,7 +194,13 @@ impl Case {
 
     fn blocks(&self) -> i64 {
         let kernel = &self.compiled.scheduled.kernel;
-        let mut leaf = |ix: &dsl::Ix| if let dsl::Ix::Runtime(r) = ix { self.runtime.get(&kernel.runtime[r.0 as usize]).copied() } else { None };
+        let mut leaf = |ix: &dsl::Ix| {
+            if let dsl::Ix::Runtime(r) = ix {
+                self.runtime.get(&kernel.runtime[r.0 as usize]).copied()
+            } else {
+                None
+            }
+        };
         kernel.grid.iter().map(|a| a.count.eval(&mut leaf).unwrap()).product()
     }
 
@@ -167,7 +224,9 @@ impl Case {
                 device.tensor_map(spec).unwrap_or_else(|e| panic!("{e}"))
             }
             Param::Pointer { tensor, .. } => Arg::Buffer(buffers[tensor].0),
-            Param::Stride { tensor, dim, .. } => Arg::U64(buffers[tensor].1[*dim as usize + 1..].iter().product::<usize>() as u64),
+            Param::Stride { tensor, dim, .. } => {
+                Arg::U64(buffers[tensor].1[*dim as usize + 1..].iter().product::<usize>() as u64)
+            }
             Param::Size { name } => Arg::U32(u32::try_from(self.runtime[name]).unwrap()),
             Param::Scalar { name, .. } => Arg::F32(self.scalars[name] as f32),
             Param::Scratch { bytes, .. } => Arg::Buffer(device.upload(&vec![0; *bytes as usize])),

@@ -31,7 +31,10 @@ fn windowed(head_dim: u32) -> Result<Kernel, TraceErrors> {
         let seen = col.clone().lt(&len) & col.clone().le(row.clone()) & col.ge(row - &window + Ix::from(1));
         let weights = fold.rebase(&capped.mask(&seen, f32::NEG_INFINITY));
         fold.accumulate("l", &weights.row_sum());
-        fold.accumulate("acc", &weights.cast(DType::Bf16).dot(fold.load(&v, at(&first_col, kv_tile))));
+        fold.accumulate(
+            "acc",
+            &weights.cast(DType::Bf16).dot(fold.load(&v, at(&first_col, kv_tile))),
+        );
     });
     let out = (sums.total("acc") / sums.total("l")).cast(DType::Bf16);
     kernel.store(&o, at(&first_row, q_tile), &out);
@@ -41,9 +44,17 @@ fn windowed(head_dim: u32) -> Result<Kernel, TraceErrors> {
 #[test]
 fn matches_the_interpreter() {
     let kernel = windowed(64).unwrap();
-    for (extra, window) in [("", 40), ("", 400), ("[folds.kv]\ndirection = \"ascending\"\n", 100), ("[folds.kv]\nrescale = \"exact\"\nsplit = \"never\"\n", 7)] {
+    for (extra, window) in [
+        ("", 40),
+        ("", 400),
+        ("[folds.kv]\ndirection = \"ascending\"\n", 100),
+        ("[folds.kv]\nrescale = \"exact\"\nsplit = \"never\"\n", 7),
+    ] {
         let schedule = schedule(&format!("tiles = {{ q_tile = 64, kv_tile = 64 }}\n{extra}"));
-        let mut case = Case::new(&kernel, &schedule).runtime("len", 230).runtime("heads", 2).runtime("window", window);
+        let mut case = Case::new(&kernel, &schedule)
+            .runtime("len", 230)
+            .runtime("heads", 2)
+            .runtime("window", window);
         case = case.scalar("scale_over_cap", 0.05).scalar("cap_log2", 7.0);
         for name in ["q", "k", "v"] {
             case = case.input(name, &[230, 2, 64], 1.0);

@@ -36,7 +36,13 @@ impl Matrix {
 
     pub fn empty(dtype: DType, rows: usize, cols: usize) -> Self {
         let stride = cols.next_multiple_of(8) + 8;
-        Self { dtype, rows, cols, stride, bits: vec![0x7fff; (rows - 1) * stride + cols] }
+        Self {
+            dtype,
+            rows,
+            cols,
+            stride,
+            bits: vec![0x7fff; (rows - 1) * stride + cols],
+        }
     }
 
     pub fn at(&self, r: usize, c: usize) -> f64 {
@@ -45,11 +51,19 @@ impl Matrix {
 }
 
 fn to_bits(dtype: DType, v: f32) -> u16 {
-    if dtype == DType::F16 { half::f16::from_f32(v).to_bits() } else { half::bf16::from_f32(v).to_bits() }
+    if dtype == DType::F16 {
+        half::f16::from_f32(v).to_bits()
+    } else {
+        half::bf16::from_f32(v).to_bits()
+    }
 }
 
 fn from_bits(dtype: DType, bits: u16) -> f64 {
-    if dtype == DType::F16 { half::f16::from_bits(bits).to_f64() } else { half::bf16::from_bits(bits).to_f64() }
+    if dtype == DType::F16 {
+        half::f16::from_bits(bits).to_f64()
+    } else {
+        half::bf16::from_bits(bits).to_f64()
+    }
 }
 
 /// A launch to be made.
@@ -65,21 +79,38 @@ pub struct Run<'a> {
 
 /// A small device of this target.
 pub fn device(seed: u64) -> Device {
-    Device::new(DeviceConfig { seed, sm_count: 2, max_smem_bytes: 166_912, ..DeviceConfig::default() })
+    Device::new(DeviceConfig {
+        seed,
+        sm_count: 2,
+        max_smem_bytes: 166_912,
+        ..DeviceConfig::default()
+    })
 }
 
 /// Launches with tensors given by address and strides; findings are failures.
-pub fn launch(device: &mut Device, compiled: &Compiled, blocks: u32, sizes: &BTreeMap<&str, u32>, tensors: &BTreeMap<&str, (Buffer, Vec<usize>)>) {
+pub fn launch(
+    device: &mut Device,
+    compiled: &Compiled,
+    blocks: u32,
+    sizes: &BTreeMap<&str, u32>,
+    tensors: &BTreeMap<&str, (Buffer, Vec<usize>)>,
+) {
     let module = Module::parse(&compiled.ptx.to_string()).unwrap_or_else(|e| panic!("{e}"));
     let facts = &compiled.launch;
-    let args: Vec<Arg> = facts.params.iter().map(|p| match p {
-        Param::Pointer { tensor, .. } => Arg::Buffer(tensors[tensor.as_str()].0),
-        Param::Stride { tensor, dim, .. } => Arg::U64(tensors[tensor.as_str()].1[*dim as usize] as u64),
-        Param::Size { name } => Arg::U32(sizes[name.as_str()]),
-        other => panic!("a parameter this target does not have: {other:?}"),
-    }).collect();
+    let args: Vec<Arg> = facts
+        .params
+        .iter()
+        .map(|p| match p {
+            Param::Pointer { tensor, .. } => Arg::Buffer(tensors[tensor.as_str()].0),
+            Param::Stride { tensor, dim, .. } => Arg::U64(tensors[tensor.as_str()].1[*dim as usize] as u64),
+            Param::Size { name } => Arg::U32(sizes[name.as_str()]),
+            other => panic!("a parameter this target does not have: {other:?}"),
+        })
+        .collect();
     let config = LaunchConfig::linear(blocks, facts.block[0], facts.shared_bytes);
-    let report = device.launch(&module, &facts.entry, config, &args).unwrap_or_else(|f| panic!("{:?}", f.all()));
+    let report = device
+        .launch(&module, &facts.entry, config, &args)
+        .unwrap_or_else(|f| panic!("{:?}", f.all()));
     assert!(report.findings.is_empty(), "{:?}", report.findings);
 }
 
@@ -94,17 +125,29 @@ pub fn run(r: &Run<'_>) -> Matrix {
     let target = device.alloc(out.bits.len() * 2);
     tensors.insert(out_name, (target, vec![out.stride, 1]));
     launch(&mut device, r.compiled, r.blocks, &r.sizes, &tensors);
-    let padding: Vec<std::ops::Range<usize>> = (0..out.rows - 1).map(|i| (i * out.stride + out.cols) * 2..(i + 1) * out.stride * 2).collect();
-    assert_eq!(device.unwritten(target).unwrap(), padding, "exactly the elements of the tensor are written");
+    let padding: Vec<std::ops::Range<usize>> = (0..out.rows - 1)
+        .map(|i| (i * out.stride + out.cols) * 2..(i + 1) * out.stride * 2)
+        .collect();
+    assert_eq!(
+        device.unwritten(target).unwrap(),
+        padding,
+        "exactly the elements of the tensor are written"
+    );
     // The padding has no value; it is made one so that the rest can be read.
     let bytes = read_rows(&mut device, target, &padding);
-    out.bits = bytes.chunks_exact(2).map(|b| u16::from_le_bytes([b[0], b[1]])).collect();
+    out.bits = bytes
+        .chunks_exact(2)
+        .map(|b| u16::from_le_bytes([b[0], b[1]]))
+        .collect();
     out
 }
 
 fn read_rows(device: &mut Device, buffer: Buffer, padding: &[std::ops::Range<usize>]) -> Vec<u8> {
     for p in padding {
-        let hole = Buffer { address: buffer.address + p.start as u64, bytes: p.len() };
+        let hole = Buffer {
+            address: buffer.address + p.start as u64,
+            bytes: p.len(),
+        };
         device.write(hole, &vec![0; p.len()]).unwrap();
     }
     device.read(buffer).unwrap()

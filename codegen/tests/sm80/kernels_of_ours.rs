@@ -47,7 +47,11 @@ pub fn sum_of_two_folds(dtype: DType) -> Kernel {
         });
         sums.total("sum")
     });
-    kernel.store(&y, [span(row, m_tile), span(col, n_tile)], &(once + again * 2.0).cast(dtype));
+    kernel.store(
+        &y,
+        [span(row, m_tile), span(col, n_tile)],
+        &(once + again * 2.0).cast(dtype),
+    );
     kernel.finish().unwrap()
 }
 
@@ -85,7 +89,9 @@ pub fn row_sums(dtype: DType) -> Kernel {
     let y = kernel.output("y", DType::F32, [m.clone()]);
     let row = kernel.grid("m_block", m.ceil_div(m_tile)) * m_tile;
     let sums = kernel.fold("over", n.ceil_div(n_tile).max(1), |fold, step| {
-        let piece = fold.load(&x, [span(&row, m_tile), span(step * n_tile, n_tile)]).named("x");
+        let piece = fold
+            .load(&x, [span(&row, m_tile), span(step * n_tile, n_tile)])
+            .named("x");
         fold.accumulate("sum", &piece.cast(DType::F32).row_sum());
     });
     kernel.store(&y, [span(row, m_tile)], &sums.total("sum"));

@@ -26,14 +26,20 @@ fn base() -> Schedule {
 fn one(kernel: &Kernel, s: &Schedule, key: &str, fact: &str) {
     let reasons = refused(kernel, s);
     let found: Vec<String> = reasons.iter().map(ToString::to_string).collect();
-    assert!(reasons.len() == 1 && reasons[0].key == key && reasons[0].fact.contains(fact), "{key}, {fact}: {found:?}");
+    assert!(
+        reasons.len() == 1 && reasons[0].key == key && reasons[0].fact.contains(fact),
+        "{key}, {fact}: {found:?}"
+    );
 }
 
 #[test]
 fn a_rescaled_fold() {
     let kernel = kernels::row_softmax::row_softmax(DType::Bf16).unwrap();
     let reasons = refused(&kernel, &Schedule::default().tile("m_tile", 64).tile("n_tile", 64));
-    let rescaled = reasons.iter().find(|r| r.key == "folds.sum.l").expect("a refusal about the sum");
+    let rescaled = reasons
+        .iter()
+        .find(|r| r.key == "folds.sum.l")
+        .expect("a refusal about the sum");
     assert!(rescaled.fact.contains("rescaled fold"), "{rescaled}");
     assert!(rescaled.allowed.contains("sums of dots"), "{rescaled}");
 }
@@ -42,34 +48,69 @@ fn a_rescaled_fold() {
 fn a_fold_without_dots() {
     let s = Schedule::default().tile("m_tile", 64).tile("n_tile", 64);
     let reasons = refused(&kernels_of_ours::row_sums(DType::F16), &s);
-    assert!(reasons.iter().any(|r| r.key == "folds.over.sum" && r.fact.contains("not a dot")), "{reasons:?}");
+    assert!(
+        reasons
+            .iter()
+            .any(|r| r.key == "folds.over.sum" && r.fact.contains("not a dot")),
+        "{reasons:?}"
+    );
 }
 
 #[test]
 fn more_shared_memory_than_there_is() {
-    one(&gemm(), &schedule([128, 128, 64], 1, 6), "tiles", "sm_80 may take 166912 B");
+    one(
+        &gemm(),
+        &schedule([128, 128, 64], 1, 6),
+        "tiles",
+        "sm_80 may take 166912 B",
+    );
     // The same fits the larger target's table.
-    assert!(6 * 2 * 128 * 64 * 2 <= target::SM_90A.shared_bytes);
+    const { assert!(6 * 2 * 128 * 64 * 2 <= target::SM_90A.shared_bytes) };
 }
 
 #[test]
 fn more_registers_than_there_are() {
-    one(&gemm(), &schedule([128, 256, 64], 1, 2), "tiles", "a thread has 255 registers");
-    one(&gemm(), &schedule([192, 192, 64], 3, 2), "tiles", "a thread has 168 registers");
+    one(
+        &gemm(),
+        &schedule([128, 256, 64], 1, 2),
+        "tiles",
+        "a thread has 255 registers",
+    );
+    one(
+        &gemm(),
+        &schedule([192, 192, 64], 3, 2),
+        "tiles",
+        "a thread has 168 registers",
+    );
 }
 
 #[test]
 fn tile_sizes_that_do_not_fit_the_swizzle_or_the_fragments() {
     one(&gemm(), &schedule([128, 128, 32], 1, 2), "a", "64 columns");
     one(&gemm(), &schedule([128, 96, 64], 1, 2), "b", "64 columns");
-    one(&product(DType::Bf16, false, true), &schedule([128, 24, 64], 1, 2), "ab", "16 by 16");
+    one(
+        &product(DType::Bf16, false, true),
+        &schedule([128, 24, 64], 1, 2),
+        "ab",
+        "16 by 16",
+    );
     one(&gemm(), &schedule([96, 128, 64], 1, 2), "roles", "row tile is 96");
 }
 
 #[test]
 fn rings_that_cannot_turn() {
-    one(&gemm(), &schedule([128, 128, 64], 1, 1), "loads.a.stages", "filled while another is read");
-    one(&gemm(), &base().load("b", |l| l.stages(2)), "loads.b.stages", "`a` has 3");
+    one(
+        &gemm(),
+        &schedule([128, 128, 64], 1, 1),
+        "loads.a.stages",
+        "filled while another is read",
+    );
+    one(
+        &gemm(),
+        &base().load("b", |l| l.stages(2)),
+        "loads.b.stages",
+        "`a` has 3",
+    );
 }
 
 #[test]
@@ -79,20 +120,38 @@ fn keys_of_other_targets() {
         (base().registers(24, 240), "roles.producer_registers", "setmaxnreg"),
         (base().producer_warps(1), "roles.producer_warps", "no producer"),
         (base().load("a", |l| l.ring("shared")), "loads.a.ring", "own slots"),
-        (base().load("a", |l| l.release(Release::Late)), "loads.a.release", "one barrier"),
+        (
+            base().load("a", |l| l.release(Release::Late)),
+            "loads.a.release",
+            "one barrier",
+        ),
         (base().store("c", |s| s.own()), "stores.c.buffer", "without a buffer"),
-        (base().fold("k", |f| f.stage("ab", 1)), "folds.k.stages.ab", "synchronous"),
-        (base().fold("k", |f| f.handoff(Handoff::PingPong)), "folds.k.handoff", "hardware"),
+        (
+            base().fold("k", |f| f.stage("ab", 1)),
+            "folds.k.stages.ab",
+            "synchronous",
+        ),
+        (
+            base().fold("k", |f| f.handoff(Handoff::PingPong)),
+            "folds.k.handoff",
+            "hardware",
+        ),
         (base().fold("k", |f| f.unroll(2)), "folds.k.unroll", "run time"),
     ];
     for (s, key, fact) in cases {
         let reasons = refused(&gemm(), &s);
-        assert!(reasons.iter().any(|r| r.key == key && r.fact.contains(fact)), "{key}: {reasons:?}");
+        assert!(
+            reasons.iter().any(|r| r.key == key && r.fact.contains(fact)),
+            "{key}: {reasons:?}"
+        );
     }
 }
 
 #[test]
 fn every_reason_at_once() {
-    let s = base().persistence(Persistence::Dynamic).producer_warps(1).fold("k", |f| f.unroll(4));
+    let s = base()
+        .persistence(Persistence::Dynamic)
+        .producer_warps(1)
+        .fold("k", |f| f.unroll(4));
     assert_eq!(refused(&gemm(), &s).len(), 3);
 }

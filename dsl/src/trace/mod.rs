@@ -17,7 +17,10 @@ pub use tile::{Condition, Tile, View, cols, rows};
 
 use crate::dtype::DType;
 use crate::index::{AxisId, Ix, RuntimeId, TileId};
-use crate::ir::{Access, At, Axis, Dim, Extent, Kernel, Op, Scalar, ScalarId, Shape, Site, Tensor, TensorId, TileParam, TileType, Value, ValueId};
+use crate::ir::{
+    Access, At, Axis, Dim, Extent, Kernel, Op, Scalar, ScalarId, Shape, Site, Tensor, TensorId, TileParam, TileType,
+    Value, ValueId,
+};
 
 /// One mistake in a kernel, with the Rust call that made it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,8 +38,15 @@ pub struct TraceErrors {
 
 impl fmt::Display for TraceErrors {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "kernel `{}` cannot be traced ({} error(s))", self.kernel, self.errors.len())?;
-        self.errors.iter().try_for_each(|e| write!(f, "\n  {}: {}", e.site, e.message))
+        write!(
+            f,
+            "kernel `{}` cannot be traced ({} error(s))",
+            self.kernel,
+            self.errors.len()
+        )?;
+        self.errors
+            .iter()
+            .try_for_each(|e| write!(f, "\n  {}: {}", e.site, e.message))
     }
 }
 
@@ -63,7 +73,10 @@ impl Graph {
     }
 
     pub fn error(&mut self, site: Site, message: impl Into<String>) {
-        self.errors.push(TraceError { site, message: message.into() });
+        self.errors.push(TraceError {
+            site,
+            message: message.into(),
+        });
     }
 }
 
@@ -72,7 +85,11 @@ pub(crate) type Shared = Rc<RefCell<Graph>>;
 #[track_caller]
 pub(crate) fn here() -> Site {
     let at = Location::caller();
-    Site { file: at.file().to_owned(), line: at.line(), column: at.column() }
+    Site {
+        file: at.file().to_owned(),
+        line: at.line(),
+        column: at.column(),
+    }
 }
 
 /// A tensor parameter of the kernel being traced.
@@ -102,7 +119,14 @@ impl Trace {
             values: vec![],
             body: vec![],
         };
-        Self { graph: Rc::new(RefCell::new(Graph { kernel, blocks: vec![vec![]], errors: vec![], iters: 0 })) }
+        Self {
+            graph: Rc::new(RefCell::new(Graph {
+                kernel,
+                blocks: vec![vec![]],
+                errors: vec![],
+                iters: 0,
+            })),
+        }
     }
 
     /// A size known only at launch: one cubin serves every value.
@@ -147,19 +171,42 @@ impl Trace {
         let mut g = self.graph.borrow_mut();
         let taken = g.kernel.scalars.iter().any(|s| s.name == name);
         g.unique("scalars", name, taken, site.clone());
-        g.kernel.scalars.push(Scalar { name: name.to_owned(), positive });
+        g.kernel.scalars.push(Scalar {
+            name: name.to_owned(),
+            positive,
+        });
         let id = ScalarId(len(&g.kernel.scalars) - 1);
-        let value = g.emit(Op::Param(id), TileType { shape: Shape::Scalar, dtype: DType::F32 }, site);
+        let value = g.emit(
+            Op::Param(id),
+            TileType {
+                shape: Shape::Scalar,
+                dtype: DType::F32,
+            },
+            site,
+        );
         drop(g);
-        Tile { graph: self.graph.clone(), id: value }
+        Tile {
+            graph: self.graph.clone(),
+            id: value,
+        }
     }
 
     /// A constant, broadcast where it is used.
     #[must_use]
     #[track_caller]
     pub fn constant(&self, value: f32) -> Tile {
-        let id = self.graph.borrow_mut().emit(Op::Const(value), TileType { shape: Shape::Scalar, dtype: DType::F32 }, here());
-        Tile { graph: self.graph.clone(), id }
+        let id = self.graph.borrow_mut().emit(
+            Op::Const(value),
+            TileType {
+                shape: Shape::Scalar,
+                dtype: DType::F32,
+            },
+            here(),
+        );
+        Tile {
+            graph: self.graph.clone(),
+            id,
+        }
     }
 
     /// A tensor that the kernel reads; `dims` outermost first, the last one contiguous.
@@ -181,18 +228,34 @@ impl Trace {
         let mut out = vec![];
         for dim in dims {
             match dim {
-                Ix::Const(v) => out.push(Dim::Lit(u32::try_from(*v).ok().filter(|v| *v > 0).unwrap_or_else(|| {
-                    g.error(site.clone(), format!("tensor `{name}` has the dimension {v}; a literal dimension is in 1..2^32"));
-                    1
-                }))),
+                Ix::Const(v) => out.push(Dim::Lit(u32::try_from(*v).ok().filter(|v| *v > 0).unwrap_or_else(
+                    || {
+                        g.error(
+                            site.clone(),
+                            format!("tensor `{name}` has the dimension {v}; a literal dimension is in 1..2^32"),
+                        );
+                        1
+                    },
+                ))),
                 Ix::Runtime(r) => out.push(Dim::Runtime(*r)),
-                other => g.error(site.clone(), format!("tensor `{name}` has the dimension {other:?}; a dimension is a literal or a runtime size")),
+                other => g.error(
+                    site.clone(),
+                    format!("tensor `{name}` has the dimension {other:?}; a dimension is a literal or a runtime size"),
+                ),
             }
         }
         let taken = g.kernel.tensors.iter().any(|t| t.name == name);
         g.unique("tensors", name, taken, site);
-        g.kernel.tensors.push(Tensor { name: name.to_owned(), dtype, dims: out, access });
-        TensorRef { graph: self.graph.clone(), id: TensorId(len(&g.kernel.tensors) - 1) }
+        g.kernel.tensors.push(Tensor {
+            name: name.to_owned(),
+            dtype,
+            dims: out,
+            access,
+        });
+        TensorRef {
+            graph: self.graph.clone(),
+            id: TensorId(len(&g.kernel.tensors) - 1),
+        }
     }
 
     /// A grid axis of `count` independent blocks; axes are declared fastest first.
@@ -202,7 +265,10 @@ impl Trace {
         let mut g = self.graph.borrow_mut();
         let taken = g.kernel.grid.iter().any(|a| a.name == name);
         g.unique("grid axes", name, taken, here());
-        g.kernel.grid.push(Axis { name: name.to_owned(), count });
+        g.kernel.grid.push(Axis {
+            name: name.to_owned(),
+            count,
+        });
         Ix::Axis(AxisId(len(&g.kernel.grid) - 1))
     }
 
@@ -221,13 +287,28 @@ impl Trace {
     #[track_caller]
     fn load_shaped(&self, tensor: &TensorRef, at: Vec<At>, col: bool) -> Tile {
         let site = here();
-        let Tensor { name, dtype, dims, access } = self.held(tensor, &site);
+        let Tensor {
+            name,
+            dtype,
+            dims,
+            access,
+        } = self.held(tensor, &site);
         let mut g = self.graph.borrow_mut();
         if access != Access::Read {
-            g.error(site.clone(), format!("load of `{name}`, which is an output; outputs are only written"));
+            g.error(
+                site.clone(),
+                format!("load of `{name}`, which is an output; outputs are only written"),
+            );
         }
         if at.len() != dims.len() {
-            g.error(site.clone(), format!("load of `{name}` gives {} indices; the tensor has {} dimensions", at.len(), dims.len()));
+            g.error(
+                site.clone(),
+                format!(
+                    "load of `{name}` gives {} indices; the tensor has {} dimensions",
+                    at.len(),
+                    dims.len()
+                ),
+            );
         }
         let spans = spans(&at);
         let shape = match (spans.as_slice(), col) {
@@ -235,7 +316,13 @@ impl Trace {
             ([c], true) => Shape::Col(*c),
             ([r, c], false) => Shape::Mat(*r, *c),
             _ => {
-                g.error(site.clone(), format!("load of `{name}` spans {} dimensions; allowed: two (a matrix) or one (a row or column vector)", spans.len()));
+                g.error(
+                    site.clone(),
+                    format!(
+                        "load of `{name}` spans {} dimensions; allowed: two (a matrix) or one (a row or column vector)",
+                        spans.len()
+                    ),
+                );
                 Shape::Scalar
             }
         };
@@ -244,20 +331,37 @@ impl Trace {
         }
         let id = g.emit(Op::Load { tensor: tensor.id, at }, TileType { shape, dtype }, site);
         drop(g);
-        Tile { graph: self.graph.clone(), id }
+        Tile {
+            graph: self.graph.clone(),
+            id,
+        }
     }
 
     /// Writes a tile.
     #[track_caller]
     pub fn store<const R: usize>(&self, tensor: &TensorRef, at: [At; R], src: &Tile) {
         let site = here();
-        let (Tensor { name, dtype, dims, access }, ty) = (self.held(tensor, &site), src.ty());
+        let (
+            Tensor {
+                name,
+                dtype,
+                dims,
+                access,
+            },
+            ty,
+        ) = (self.held(tensor, &site), src.ty());
         let mut g = self.graph.borrow_mut();
         if !Rc::ptr_eq(&self.graph, &src.graph) {
-            g.error(site.clone(), format!("store to `{name}` writes a value of another kernel; trace each kernel with its own values"));
+            g.error(
+                site.clone(),
+                format!("store to `{name}` writes a value of another kernel; trace each kernel with its own values"),
+            );
         }
         if access != Access::Write {
-            g.error(site.clone(), format!("store to `{name}`, which is an input; inputs are only read"));
+            g.error(
+                site.clone(),
+                format!("store to `{name}`, which is an input; inputs are only read"),
+            );
         }
         let spans = spans(&at);
         let fits = match ty.shape {
@@ -266,12 +370,33 @@ impl Trace {
             Shape::Scalar | Shape::Col(_) => false,
         };
         if !fits || at.len() != dims.len() {
-            g.error(site.clone(), format!("store to `{name}` writes {:?} at {} indices spanning {spans:?}; spans must match the tile", ty.shape, at.len()));
+            g.error(
+                site.clone(),
+                format!(
+                    "store to `{name}` writes {:?} at {} indices spanning {spans:?}; spans must match the tile",
+                    ty.shape,
+                    at.len()
+                ),
+            );
         }
         if ty.dtype != dtype {
-            g.error(site.clone(), format!("store to `{name}` writes {}; the tensor holds {dtype}: cast it", ty.dtype));
+            g.error(
+                site.clone(),
+                format!(
+                    "store to `{name}` writes {}; the tensor holds {dtype}: cast it",
+                    ty.dtype
+                ),
+            );
         }
-        g.emit(Op::Store { tensor: tensor.id, at: at.to_vec(), src: src.id }, ty, site);
+        g.emit(
+            Op::Store {
+                tensor: tensor.id,
+                at: at.to_vec(),
+                src: src.id,
+            },
+            ty,
+            site,
+        );
     }
 
     /// The declaration behind a tensor; one of another kernel is an error, but has a declaration too.
@@ -295,12 +420,17 @@ impl Trace {
         if g.errors.is_empty() {
             return Ok(kernel);
         }
-        Err(TraceErrors { kernel: kernel.name, errors: g.errors.clone() })
+        Err(TraceErrors {
+            kernel: kernel.name,
+            errors: g.errors.clone(),
+        })
     }
 }
 
 fn spans(at: &[At]) -> Vec<Extent> {
-    at.iter().filter_map(|a| if let At::Span { len, .. } = a { Some(*len) } else { None }).collect()
+    at.iter()
+        .filter_map(|a| if let At::Span { len, .. } = a { Some(*len) } else { None })
+        .collect()
 }
 
 fn len<T>(v: &[T]) -> u32 {

@@ -6,7 +6,9 @@ use std::rc::Rc;
 use super::{Shared, here};
 use crate::dtype::DType;
 use crate::index::Ix;
-use crate::ir::{BinaryOp, CmpOp, Extent, Mask, Op, Operand, Position, ReduceOp, Shape, Site, TileType, UnaryOp, ValueId};
+use crate::ir::{
+    BinaryOp, CmpOp, Extent, Mask, Op, Operand, Position, ReduceOp, Shape, Site, TileType, UnaryOp, ValueId,
+};
 
 /// A tile value of the kernel being traced.
 #[derive(Clone)]
@@ -24,12 +26,18 @@ pub struct View {
 
 impl From<&Tile> for View {
     fn from(tile: &Tile) -> Self {
-        View { tile: tile.clone(), transposed: false }
+        View {
+            tile: tile.clone(),
+            transposed: false,
+        }
     }
 }
 impl From<Tile> for View {
     fn from(tile: Tile) -> Self {
-        View { tile, transposed: false }
+        View {
+            tile,
+            transposed: false,
+        }
     }
 }
 
@@ -56,10 +64,30 @@ impl Condition {
         self.lhs.float_only("comparison", site.clone());
         self.rhs.float_only("comparison", site.clone());
         if then.dtype() != otherwise.dtype() {
-            then.error(site.clone(), format!("select between {} and {}; the branches must have one element type", then.dtype(), otherwise.dtype()));
+            then.error(
+                site.clone(),
+                format!(
+                    "select between {} and {}; the branches must have one element type",
+                    then.dtype(),
+                    otherwise.dtype()
+                ),
+            );
         }
-        let op = Op::Select { cmp: self.cmp, lhs: self.lhs.id, rhs: self.rhs.id, then: then.id, otherwise: otherwise.id };
-        then.emit(op, TileType { shape, dtype: then.dtype() }, site)
+        let op = Op::Select {
+            cmp: self.cmp,
+            lhs: self.lhs.id,
+            rhs: self.rhs.id,
+            then: then.id,
+            otherwise: otherwise.id,
+        };
+        then.emit(
+            op,
+            TileType {
+                shape,
+                dtype: then.dtype(),
+            },
+            site,
+        )
     }
 }
 
@@ -77,7 +105,10 @@ pub(crate) fn join(a: Shape, b: Shape) -> Option<Shape> {
 impl Tile {
     fn emit(&self, op: Op, ty: TileType, site: Site) -> Tile {
         let id = self.graph.borrow_mut().emit(op, ty, site);
-        Tile { graph: self.graph.clone(), id }
+        Tile {
+            graph: self.graph.clone(),
+            id,
+        }
     }
 
     fn error(&self, site: Site, message: String) {
@@ -87,7 +118,10 @@ impl Tile {
     /// Values of two kernels cannot meet: ids mean something else there.
     pub(crate) fn same_kernel(&self, other: &Tile, site: &Site) {
         if !Rc::ptr_eq(&self.graph, &other.graph) {
-            self.error(site.clone(), "a value of another kernel is used here; trace each kernel with its own values".to_owned());
+            self.error(
+                site.clone(),
+                "a value of another kernel is used here; trace each kernel with its own values".to_owned(),
+            );
         }
     }
 
@@ -114,7 +148,10 @@ impl Tile {
         let mut g = self.graph.borrow_mut();
         let taken = g.kernel.values.iter().any(|v| v.name.as_deref() == Some(name));
         if taken {
-            g.error(here(), format!("two values are called `{name}`; names are unique within a kernel"));
+            g.error(
+                here(),
+                format!("two values are called `{name}`; names are unique within a kernel"),
+            );
         }
         g.kernel.values[self.id.0 as usize].name = Some(name.to_owned());
         drop(g);
@@ -124,7 +161,10 @@ impl Tile {
     /// The transposed view, for [`Tile::dot`].
     #[must_use]
     pub fn t(&self) -> View {
-        View { tile: self.clone(), transposed: true }
+        View {
+            tile: self.clone(),
+            transposed: true,
+        }
     }
 
     /// `self · rhs` with f32 accumulation: `[m, k] · [k, n] -> [m, n]`.
@@ -143,7 +183,10 @@ impl Tile {
     fn float_only(&self, what: &str, site: Site) {
         let dtype = self.dtype();
         if dtype != DType::F32 {
-            self.graph.borrow_mut().error(site, format!("{what} of a {dtype} tile; arithmetic is f32: cast it first"));
+            self.graph.borrow_mut().error(
+                site,
+                format!("{what} of a {dtype} tile; arithmetic is f32: cast it first"),
+            );
         }
     }
 
@@ -200,21 +243,38 @@ impl Tile {
     fn binary(&self, op: BinaryOp, rhs: &Tile, site: Site) -> Tile {
         let (a, b) = (self.ty(), rhs.ty());
         let shape = join(a.shape, b.shape).unwrap_or_else(|| {
-            let message = format!("{op:?} of {:?} and {:?}; allowed: equal shapes, or a row, column or scalar broadcast over a matrix", a.shape, b.shape);
+            let message = format!(
+                "{op:?} of {:?} and {:?}; allowed: equal shapes, or a row, column or scalar broadcast over a matrix",
+                a.shape, b.shape
+            );
             self.graph.borrow_mut().error(site.clone(), message);
             a.shape
         });
         self.same_kernel(rhs, &site);
         self.float_only(&format!("{op:?}"), site.clone());
         rhs.float_only(&format!("{op:?}"), site.clone());
-        self.emit(Op::Binary(op, self.id, rhs.id), TileType { shape, dtype: DType::F32 }, site)
+        self.emit(
+            Op::Binary(op, self.id, rhs.id),
+            TileType {
+                shape,
+                dtype: DType::F32,
+            },
+            site,
+        )
     }
 
     /// Rounds (to nearest, ties to even) or widens to `dtype`.
     #[must_use]
     #[track_caller]
     pub fn cast(&self, dtype: DType) -> Tile {
-        self.emit(Op::Cast(self.id), TileType { shape: self.shape(), dtype }, here())
+        self.emit(
+            Op::Cast(self.id),
+            TileType {
+                shape: self.shape(),
+                dtype,
+            },
+            here(),
+        )
     }
 
     /// Sum over the columns, `[rows, cols] -> [rows]`.
@@ -236,11 +296,21 @@ impl Tile {
         let shape = if let Shape::Mat(r, _) = ty.shape {
             Shape::Row(r)
         } else {
-            self.graph.borrow_mut().error(site.clone(), format!("row reduction of {:?}; only a matrix has columns to reduce", ty.shape));
+            self.graph.borrow_mut().error(
+                site.clone(),
+                format!("row reduction of {:?}; only a matrix has columns to reduce", ty.shape),
+            );
             ty.shape
         };
         self.float_only(&format!("row {op:?}"), site.clone());
-        self.emit(Op::Reduce(op, self.id), TileType { shape, dtype: DType::F32 }, site)
+        self.emit(
+            Op::Reduce(op, self.id),
+            TileType {
+                shape,
+                dtype: DType::F32,
+            },
+            site,
+        )
     }
 
     /// Keeps the elements where `mask` holds and puts `fill` elsewhere.
@@ -249,25 +319,48 @@ impl Tile {
     pub fn mask(&self, mask: &Mask, fill: f32) -> Tile {
         let shape = self.shape();
         if !matches!(shape, Shape::Mat(..)) {
-            self.error(here(), format!("mask of {shape:?}; a mask speaks of rows and columns of a matrix"));
+            self.error(
+                here(),
+                format!("mask of {shape:?}; a mask speaks of rows and columns of a matrix"),
+            );
         }
-        self.emit(Op::Mask { src: self.id, mask: mask.clone(), fill }, self.ty(), here())
+        self.emit(
+            Op::Mask {
+                src: self.id,
+                mask: mask.clone(),
+                fill,
+            },
+            self.ty(),
+            here(),
+        )
     }
 
     /// `self < rhs`, to be turned into a value by [`Condition::select`].
     #[must_use]
     pub fn lt(&self, rhs: &Tile) -> Condition {
-        Condition { cmp: CmpOp::Lt, lhs: self.clone(), rhs: rhs.clone() }
+        Condition {
+            cmp: CmpOp::Lt,
+            lhs: self.clone(),
+            rhs: rhs.clone(),
+        }
     }
     /// `self > rhs`.
     #[must_use]
     pub fn gt(&self, rhs: &Tile) -> Condition {
-        Condition { cmp: CmpOp::Gt, lhs: self.clone(), rhs: rhs.clone() }
+        Condition {
+            cmp: CmpOp::Gt,
+            lhs: self.clone(),
+            rhs: rhs.clone(),
+        }
     }
     /// `self == rhs`.
     #[must_use]
     pub fn equals(&self, rhs: &Tile) -> Condition {
-        Condition { cmp: CmpOp::Eq, lhs: self.clone(), rhs: rhs.clone() }
+        Condition {
+            cmp: CmpOp::Eq,
+            lhs: self.clone(),
+            rhs: rhs.clone(),
+        }
     }
 }
 
@@ -291,7 +384,9 @@ impl View {
         let shape = match (self.extents(), rhs.extents()) {
             (Some((m, ka)), Some((kb, n))) => {
                 if ka != kb {
-                    error(format!("dot of [{m:?}, {ka:?}] and [{kb:?}, {n:?}]; the inner extents must be equal"));
+                    error(format!(
+                        "dot of [{m:?}, {ka:?}] and [{kb:?}, {n:?}]; the inner extents must be equal"
+                    ));
                 }
                 Shape::Mat(m, n)
             }
@@ -304,8 +399,24 @@ impl View {
         if da != db || !da.is_16_bit() {
             error(format!("dot of {da} and {db}; allowed: bf16 with bf16, f16 with f16"));
         }
-        let op = Op::Dot { a: Operand { value: tile.id, transposed: self.transposed }, b: Operand { value: rhs.tile.id, transposed: rhs.transposed } };
-        tile.emit(op, TileType { shape, dtype: DType::F32 }, site)
+        let op = Op::Dot {
+            a: Operand {
+                value: tile.id,
+                transposed: self.transposed,
+            },
+            b: Operand {
+                value: rhs.tile.id,
+                transposed: rhs.transposed,
+            },
+        };
+        tile.emit(
+            op,
+            TileType {
+                shape,
+                dtype: DType::F32,
+            },
+            site,
+        )
     }
 }
 
@@ -323,7 +434,14 @@ tile_ops!(Add add Add, Sub sub Sub, Mul mul Mul, Div div Div);
 
 impl Tile {
     fn number(&self, value: f32, site: Site) -> Tile {
-        self.emit(Op::Const(value), TileType { shape: Shape::Scalar, dtype: DType::F32 }, site)
+        self.emit(
+            Op::Const(value),
+            TileType {
+                shape: Shape::Scalar,
+                dtype: DType::F32,
+            },
+            site,
+        )
     }
 }
 
@@ -338,18 +456,30 @@ impl Neg for &Tile {
 /// The column of an element, counted from `base` at the tile's first column.
 #[must_use]
 pub fn cols(base: impl Into<Ix>) -> Position {
-    Position { row_coef: 0, col_coef: 1, base: base.into() }
+    Position {
+        row_coef: 0,
+        col_coef: 1,
+        base: base.into(),
+    }
 }
 
 /// The row of an element, counted from `base` at the tile's first row.
 #[must_use]
 pub fn rows(base: impl Into<Ix>) -> Position {
-    Position { row_coef: 1, col_coef: 0, base: base.into() }
+    Position {
+        row_coef: 1,
+        col_coef: 0,
+        base: base.into(),
+    }
 }
 
 impl From<Ix> for Position {
     fn from(base: Ix) -> Self {
-        Position { row_coef: 0, col_coef: 0, base }
+        Position {
+            row_coef: 0,
+            col_coef: 0,
+            base,
+        }
     }
 }
 impl From<&Ix> for Position {
@@ -362,7 +492,11 @@ impl<R: Into<Position>> Add<R> for Position {
     type Output = Position;
     fn add(self, rhs: R) -> Position {
         let rhs = rhs.into();
-        Position { row_coef: self.row_coef + rhs.row_coef, col_coef: self.col_coef + rhs.col_coef, base: self.base + rhs.base }
+        Position {
+            row_coef: self.row_coef + rhs.row_coef,
+            col_coef: self.col_coef + rhs.col_coef,
+            base: self.base + rhs.base,
+        }
     }
 }
 
@@ -370,7 +504,11 @@ impl<R: Into<Position>> Sub<R> for Position {
     type Output = Position;
     fn sub(self, rhs: R) -> Position {
         let rhs = rhs.into();
-        Position { row_coef: self.row_coef - rhs.row_coef, col_coef: self.col_coef - rhs.col_coef, base: self.base - rhs.base }
+        Position {
+            row_coef: self.row_coef - rhs.row_coef,
+            col_coef: self.col_coef - rhs.col_coef,
+            base: self.base - rhs.base,
+        }
     }
 }
 
@@ -378,17 +516,23 @@ impl Position {
     /// `self < rhs`.
     #[must_use]
     pub fn lt(self, rhs: impl Into<Position>) -> Mask {
-        Mask { terms: vec![rhs.into() - self - Ix::from(1)] }
+        Mask {
+            terms: vec![rhs.into() - self - Ix::from(1)],
+        }
     }
     /// `self <= rhs`.
     #[must_use]
     pub fn le(self, rhs: impl Into<Position>) -> Mask {
-        Mask { terms: vec![rhs.into() - self] }
+        Mask {
+            terms: vec![rhs.into() - self],
+        }
     }
     /// `self >= rhs`.
     #[must_use]
     pub fn ge(self, rhs: impl Into<Position>) -> Mask {
-        Mask { terms: vec![self - rhs.into()] }
+        Mask {
+            terms: vec![self - rhs.into()],
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::super::violation::{At, Rule, Sink};
 use super::Run;
-use super::setup::{Spot, WHOLE};
+use super::setup::{OWN, Spot, WHOLE};
 
 impl Run<'_, '_> {
     /// A read must follow the fill, and nobody may have staged over what it reads.
@@ -65,7 +65,7 @@ impl Run<'_, '_> {
         }
     }
 
-    pub(super) fn stage(&mut self, sink: &mut Sink<'_, '_>, a: usize, spot: Spot, site: u32) {
+    pub(super) fn stage(&mut self, sink: &mut Sink<'_, '_>, a: usize, (spot, reshaped): (Spot, bool), site: u32) {
         let Some(at) = self.region(a, spot) else { return };
         let (clock, region, (group, _)) = (self.actors[a].clock, &self.regions[at], self.seat(a));
         if region.filled > clock[region.by] {
@@ -76,15 +76,18 @@ impl Run<'_, '_> {
                 "the slot may be refilled meanwhile",
             );
         }
+        // Rows of another shape lie elsewhere: then the rows that other warps read count too.
+        let parts = if reshaped { OWN..=WHOLE } else { WHOLE..=WHOLE };
+        let reads = |b: usize, k: usize| region.pending[k][b] > 0 || region.ends[k][b] > clock[b];
         let reader = self
             .consumers()
-            .find(|b| *b != a && (region.pending[WHOLE][*b] > 0 || region.ends[WHOLE][*b] > clock[*b]));
+            .find(|b| *b != a && parts.clone().any(|k| reads(*b, k)));
         if let Some(b) = reader {
             sink.fail(
                 Rule::StageWhileRead,
                 At::Site(site),
-                "rows that no other warp reads",
-                format!("consumer {} may still read the whole tile", self.seat(b).0),
+                "bytes that no other warp reads",
+                format!("consumer {} may still read them", self.seat(b).0),
             );
         }
         if region.storing[group] || region.stored[group] > clock[self.storer(group)] {

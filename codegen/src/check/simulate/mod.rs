@@ -211,7 +211,7 @@ impl<'s, 'p> Run<'s, 'p> {
                     Op::Issue(reads) => self.issue(sink, a, reads, site),
                     Op::Wait(pending) => self.wait(a, pending),
                     Op::Read(reads) => self.read(sink, a, reads, site),
-                    Op::Stage(spot) => self.stage(sink, a, spot, site),
+                    Op::Stage(spot, reshaped) => self.stage(sink, a, (spot, reshaped), site),
                     Op::TurnPass if self.setup.turns => self.turn_pass(sink, a, site),
                     _ => {}
                 }

@@ -2,6 +2,7 @@
 
 use crate::role::{OperandA, Place, RoleProgram, SmemOperand, Stmt};
 
+use super::super::flat::Flat;
 use super::super::trace::{BACK_EDGE, Case, Trace};
 use super::super::violation::Sink;
 
@@ -30,7 +31,8 @@ pub(super) enum Op {
     Free,
     Visible,
     Meet,
-    Stage(Spot),
+    /// The flag: its rows are not those of the tile that was loaded there, so that nobody else may still read any of it.
+    Stage(Spot, bool),
     Store(Spot),
     TurnWait,
     TurnPass,
@@ -60,7 +62,7 @@ impl<'p> Setup<'p> {
             bases.push(regions);
             regions += r.stages as usize;
         }
-        let ops = sink.flat.all().map(|(_, s)| op(p, regions, s)).collect();
+        let ops = sink.flat.all().map(|(_, s)| op(sink.flat, regions, s)).collect();
         let (turns, producers) = (p.ping_pong && p.consumers > 1, p.producer_warps as usize);
         let mut setup = Setup {
             p,
@@ -86,7 +88,8 @@ impl<'p> Setup<'p> {
     }
 }
 
-pub(super) fn op(p: &RoleProgram, buffers: usize, stmt: &Stmt) -> Op {
+pub(super) fn op(flat: &Flat<'_>, buffers: usize, stmt: &Stmt) -> Op {
+    let p = flat.program;
     let spot = |place: Place| match place {
         Place::Slot(h) => Some(Spot::Slot(h.0 as usize)),
         Place::Fixed(at) => p
@@ -114,7 +117,11 @@ pub(super) fn op(p: &RoleProgram, buffers: usize, stmt: &Stmt) -> Op {
         Stmt::StagingFree => Op::Free,
         Stmt::StagedVisible => Op::Visible,
         Stmt::ConsumersMeet => Op::Meet,
-        Stmt::Stage { place, .. } => spot(*place).map_or(Op::Skip, Op::Stage),
+        Stmt::Stage { place, tile, .. } => {
+            let other = |s: &Stmt| matches!(s, Stmt::Acquire { handle, load, .. } if *place == Place::Slot(*handle) && load.tile != *tile);
+            let reshaped = flat.all().any(|(_, s)| other(s));
+            spot(*place).map_or(Op::Skip, |at| Op::Stage(at, reshaped))
+        }
         Stmt::StoreStaged { place, .. } => spot(*place).map_or(Op::Skip, Op::Store),
         Stmt::TurnWait => Op::TurnWait,
         Stmt::TurnPass => Op::TurnPass,

@@ -1,1 +1,0 @@
-//! Development aid: prints the PTX of a kernel.
