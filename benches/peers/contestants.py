@@ -19,6 +19,8 @@ class Contestant:
 
     def __init__(self, name):
         self.name = name
+        self.detail = None
+        """Which kernel it chose for the problem, where it says so."""
 
     def prepare(self, problem, sets):
         """Gets ready for a problem on sets of tensors (dicts by name)."""
@@ -75,14 +77,15 @@ class FlashAttention4(Contestant):
             raise Unsupported("attention only")
         try:
             from flash_attn.cute import flash_attn_func
-        except ImportError as error:
-            raise Unsupported(f"not importable: {error}") from None
+        except Exception as error:  # Its compiler does work of its own at import.
+            raise Unsupported(f"not importable: {error!r}") from None
         self._function = flash_attn_func
         self._inputs = [[tensors[name] for name in ("q", "k", "v")] for tensors in sets]
         self._options = {"causal": problem.is_causal}
 
     def launch(self, index):
-        return self._function(*self._inputs[index], **self._options)[0]
+        result = self._function(*self._inputs[index], **self._options)
+        return result[0] if isinstance(result, tuple) else result
 
 
 class Cublas(Contestant):
@@ -122,15 +125,15 @@ class Ours(Contestant):
     def prepare(self, problem, sets):
         import torch
 
-        recipe = next((recipe for recipe in self._recipes if launcher.serves(recipe, problem)), None)
+        recipe = launcher.choose(self._recipes, problem)
         if recipe is None:
-            raise Unsupported(f"none of {len(self._recipes)} recipes was built for it")
+            raise Unsupported(f"none of {len(self._recipes)} kernels is for it")
         if recipe.cubin not in self._modules:
             self._modules[recipe.cubin] = launcher.Module(recipe)
+        self.detail = recipe.name
+        module, names = self._modules[recipe.cubin], problem.names()
         sm_count = torch.cuda.get_device_properties(0).multi_processor_count
-        self._launches = [
-            self._modules[recipe.cubin].bind(problem, views(tensors), sm_count, allocate) for tensors in sets
-        ]
+        self._launches = [launcher.Launch(module, names, views(tensors), sm_count, allocate) for tensors in sets]
         self._outputs = [tensors[problem.output] for tensors in sets]
         self._stream = torch.cuda.current_stream().cuda_stream
 
@@ -139,11 +142,14 @@ class Ours(Contestant):
         return self._outputs[index]
 
 
-def allocate(size_bytes):
-    """Scratch memory as (pointer, owner)."""
+def allocate(size_bytes, initial):
+    """Scratch memory that holds a u32 pattern, as (pointer, owner)."""
     import torch
 
-    owner = torch.zeros(max(size_bytes, 256), dtype=torch.uint8, device="cuda")
+    if size_bytes % 4:
+        raise ValueError(f"scratch is filled by words, {size_bytes} bytes are no multiple of 4")
+    signed = initial - 2**32 if initial >= 2**31 else initial
+    owner = torch.full((size_bytes // 4,), signed, dtype=torch.int32, device="cuda")
     return owner.data_ptr(), owner
 
 

@@ -1,4 +1,4 @@
-"""Small arithmetic over runtime names: + - *, ceil_div(a, b), min, max. Read by Python's parser, never evaluated by it."""
+"""Small arithmetic over runtime names: + - * / % (rounding down), ceil_div(a, b), min, max. Read by Python's parser, never evaluated by it."""
 
 import ast
 
@@ -11,6 +11,9 @@ _OPERATORS = {
     ast.Add: lambda a, b: a + b,
     ast.Sub: lambda a, b: a - b,
     ast.Mult: lambda a, b: a * b,
+    # Launch facts write rounding-down division as `/`.
+    ast.Div: lambda a, b: a // b,
+    ast.Mod: lambda a, b: a % b,
 }
 
 
@@ -39,12 +42,15 @@ def _value(node, text, names):
             raise ExprError(f"'{text}': no name '{node.id}'; there are: {', '.join(sorted(names))}")
         return names[node.id]
     if isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
-        return _OPERATORS[type(node.op)](_value(node.left, text, names), _value(node.right, text, names))
+        left, right = _value(node.left, text, names), _value(node.right, text, names)
+        if isinstance(node.op, (ast.Div, ast.Mod)) and right <= 0:
+            raise ExprError(f"'{text}': division by {right}")
+        return _OPERATORS[type(node.op)](left, right)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         return -_value(node.operand, text, names)
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         return _call(node, text, names)
-    raise ExprError(f"'{text}': allowed are numbers, names, + - *, ceil_div(a, b), min and max")
+    raise ExprError(f"'{text}': allowed are numbers, names, + - * / %, ceil_div(a, b), min and max")
 
 
 def _call(node, text, names):

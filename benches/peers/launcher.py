@@ -1,49 +1,63 @@
-"""Loads cubins with their launch recipes and launches them. The only module that knows the recipe's format.
+"""Loads cubins with their launch facts and launches them. The only module that knows the format of `launch.json`.
 
-A recipe is `launch.json` beside one `.cubin`::
+`launch.json`, version 1, is what `warpwright compile --emit launch` writes; it stands beside one `.cubin`::
 
-    {"entry": "fwd", "target": "sm_90a", "block": [384, 1, 1], "shared_bytes": 196720,
-     "when": {"head_dim": 128, "mask": "causal"},
-     "grid": {"kind": "persistent", "tiles": ["ceil_div(q_len, 128)", "heads", "batch"]},
+    {"version": 1, "entry": "attention_forward", "target": "sm_90a", "block": [384, 1, 1], "shared_bytes": 196720,
+     "grid": {"kind": "persistent", "blocks": ["ceil_div(q_len, 128)", "heads", "batch"]},
+     "runtime": ["batch", "q_len", ...],
+     "tensors": [{"name": "q", "dtype": "bf16", "dims": ["batch", "q_len", "heads", "128"], "written": false}, ...],
      "params": [
-       {"name": "q.map", "kind": "tensor_map", "tensor": "q", "box": [64, 1, 128, 1], "swizzle": 128, "l2_promotion": 128},
-       {"name": "q_len", "kind": "u32"}, {"name": "tiles", "kind": "u32", "value": "ceil_div(q_len, 128) * heads * batch"},
-       {"name": "scale_log2", "kind": "f32"}, {"name": "o.ptr", "kind": "ptr", "tensor": "o"},
-       {"name": "q.stride.1", "kind": "i64"}, {"name": "scratch", "kind": "scratch", "bytes": 8, "initial": 0}]}
+       {"kind": "tensor_map", "name": "q_map", "tensor": "q", "box": [1, 64, 1, 64], "swizzle": 128, "l2_promotion": 128},
+       {"kind": "pointer", "name": "o_ptr", "tensor": "o"},
+       {"kind": "stride", "name": "o_stride1", "tensor": "o", "dim": 1},
+       {"kind": "size", "name": "q_len"}, {"kind": "scalar", "name": "scale_log2", "positive": true},
+       {"kind": "scratch", "name": "scratch", "bytes": 8, "initial": 0}]}
 
-`when` (optional) lists the problem fields a kernel was built for. Boxes have one entry per dimension, innermost first;
-strides are torch's, in elements, with dimensions counted outermost first. A parameter without `value` takes the runtime
-name it is called by. Scratch is set to `initial` before every launch, inside the timed span, because the kernel needs it.
+Dimensions, boxes and strides are outermost first. The grid has one dimension: the product of `blocks`, or for
+`persistent` at most one CTA per multiprocessor. Scratch holds `initial` (a u32 pattern) before the first launch and every
+launch leaves it so; it is set once, outside every timed span.
 
-The upper half is pure; the lower half needs cuda-bindings and a GPU.
+`when.json` beside it (optional) says which problems the kernel is for: fields of the problem with their values, and
+`min_FIELD` or `max_FIELD` with bounds: `{"kind": "fwd", "head_dim": 128, "mask": "causal", "min_q_len": 8192}`.
+
+The upper half is pure; the lower half needs the CUDA driver and speaks to it through ctypes.
 """
 
 import ctypes
 import json
-import struct
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
 from expr import evaluate
 
-SCALARS = {"u32": "<I", "i32": "<i", "u64": "<Q", "i64": "<q", "f32": "<f"}
-KNOWN_KEYS = {"entry", "target", "block", "shared_bytes", "grid", "params", "when"}
+VERSION = 1
+REQUIRED_KEYS = {"version", "entry", "target", "block", "shared_bytes", "grid", "runtime", "tensors", "params"}
+PARAM_KEYS = {
+    "tensor_map": {"name", "tensor", "box", "swizzle", "l2_promotion"},
+    "pointer": {"name", "tensor"},
+    "stride": {"name", "tensor", "dim"},
+    "size": {"name"},
+    "scalar": {"name"},
+    "scratch": {"name", "bytes", "initial"},
+}
 
 # CUtensorMapDataType, CUtensorMapSwizzle and CUtensorMapL2promotion of cuda.h.
 MAP_DTYPES = {"f16": 6, "f32": 7, "bf16": 9}
 MAP_SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}
 MAP_L2_PROMOTIONS = {0: 0, 64: 1, 128: 2, 256: 3}
 MAP_BYTES = 128
-MAP_ALIGN_BYTES = 64
+# CUfunction_attribute of cuda.h.
+MAX_DYNAMIC_SHARED_SIZE_BYTES = 8
 
 
 class RecipeError(ValueError):
-    """A recipe that says too little, too much, or something impossible."""
+    """Launch facts that say too little, something impossible, or something about other tensors."""
 
 
 @dataclass(frozen=True)
 class TensorView:
-    """What a recipe needs to know of a tensor. `shape` and `strides` (in elements) are outermost first."""
+    """What launch facts need to know of a tensor. `shape` and `strides` (in elements) are outermost first."""
 
     pointer: int
     shape: tuple
@@ -67,41 +81,50 @@ class MapSpec:
 
 @dataclass
 class Recipe:
-    """A parsed launch.json."""
+    """A parsed launch.json with what stands beside it."""
 
     entry: str
     target: str
     block: tuple
     shared_bytes: int
     grid: dict
+    tensors: list
     params: list
     when: dict = field(default_factory=dict)
     cubin: Path = None
 
+    @property
+    def name(self):
+        """The folder it came from, or its entry."""
+        return self.cubin.parent.name if self.cubin else self.entry
 
-def parse_recipe(data, source="launch.json"):
+
+def parse_recipe(data, when=None, source="launch.json"):
     """A recipe from decoded JSON."""
-    unknown = set(data) - KNOWN_KEYS
-    missing = KNOWN_KEYS - {"when"} - set(data)
-    if unknown or missing:
-        raise RecipeError(f"{source}: unknown keys {sorted(unknown)}, missing keys {sorted(missing)}")
+    if data.get("version") != VERSION:
+        raise RecipeError(f"{source}: version {data.get('version')}, only {VERSION} is known")
+    if missing := REQUIRED_KEYS - set(data):
+        raise RecipeError(f"{source}: missing keys {sorted(missing)}")
     grid = data["grid"]
-    if grid.get("kind") not in ("persistent", "tiles") or not grid.get("tiles"):
-        raise RecipeError(f"{source}: grid needs kind persistent|tiles and a list of tiles, not {grid}")
+    if grid.get("kind") not in ("persistent", "blocks") or not grid.get("blocks"):
+        raise RecipeError(f"{source}: grid needs kind persistent|blocks and a list of blocks, not {grid}")
     if len(data["block"]) != 3:
         raise RecipeError(f"{source}: block has {len(data['block'])} extents, not 3")
     for param in data["params"]:
-        kind = param.get("kind")
-        if kind not in SCALARS and kind not in ("tensor_map", "ptr", "scratch"):
-            raise RecipeError(f"{source}: parameter {param.get('name')} has unknown kind '{kind}'")
+        wanted = PARAM_KEYS.get(param.get("kind"))
+        if wanted is None:
+            raise RecipeError(f"{source}: parameter {param.get('name')} has unknown kind '{param.get('kind')}'")
+        if missing := wanted - set(param):
+            raise RecipeError(f"{source}: parameter {param.get('name')} lacks {sorted(missing)}")
     return Recipe(
         entry=data["entry"],
         target=data["target"],
         block=tuple(data["block"]),
         shared_bytes=data["shared_bytes"],
         grid=grid,
+        tensors=data["tensors"],
         params=data["params"],
-        when=data.get("when", {}),
+        when=when or {},
     )
 
 
@@ -109,7 +132,9 @@ def find_recipes(folder):
     """Every launch.json below a folder, with the one cubin beside it, in the order of their paths."""
     recipes = []
     for path in sorted(Path(folder).rglob("launch.json")):
-        recipe = parse_recipe(json.loads(path.read_text()), str(path))
+        beside = path.parent / "when.json"
+        when = json.loads(beside.read_text()) if beside.exists() else {}
+        recipe = parse_recipe(json.loads(path.read_text()), when, str(path))
         cubins = sorted(path.parent.glob("*.cubin"))
         if len(cubins) != 1:
             raise RecipeError(f"{path}: {len(cubins)} cubins beside it, not 1")
@@ -120,48 +145,49 @@ def find_recipes(folder):
     return recipes
 
 
+def build_facts(folder):
+    """`build.json` of a folder that export.sh wrote: assembler, revision, date. None when there is none."""
+    path = Path(folder) / "build.json"
+    return json.loads(path.read_text()) if path.exists() else None
+
+
 def serves(recipe, problem):
-    """Whether a recipe was built for a problem: every field of `when` must have the problem's value."""
-    return all(getattr(problem, name, None) == value for name, value in recipe.when.items())
+    """Whether a recipe is for a problem: every field of `when` must fit it."""
+    for name, value in recipe.when.items():
+        bound, _, bounded = name.partition("_")
+        has = getattr(problem, bounded if bound in ("min", "max") else name, None)
+        if has is None:
+            return False
+        if not (has >= value if bound == "min" else has <= value if bound == "max" else has == value):
+            return False
+    return True
 
 
-def runtime_names(problem, tensors, sm_count):
-    """What expressions and parameters may name: the problem's values, `sms`, and strides as `q.stride.1`."""
-    names = dict(problem.names(), sms=sm_count)
-    for name, view in tensors.items():
-        for dim, stride in enumerate(view.strides):
-            names[f"{name}.stride.{dim}"] = stride
-    return names
+def choose(recipes, problem):
+    """The recipe with the longest `when` among those that serve a problem, the first of equals; None without one."""
+    return max((recipe for recipe in recipes if serves(recipe, problem)), key=lambda recipe: len(recipe.when), default=None)
 
 
-def grid_extents(recipe, names):
-    """The launch grid. Persistent kernels get one block per SM, or one per tile when there are fewer."""
-    tiles = [evaluate(text, names) for text in recipe.grid["tiles"]]
-    if any(extent <= 0 for extent in tiles):
-        raise RecipeError(f"{recipe.entry}: tiles {tiles} from {recipe.grid['tiles']}")
-    if recipe.grid["kind"] == "persistent":
-        total = 1
-        for extent in tiles:
-            total *= extent
-        blocks_per_sm = recipe.grid.get("blocks_per_sm", 1)
-        return (min(total, names["sms"] * blocks_per_sm), 1, 1)
-    if len(tiles) > 3:
-        raise RecipeError(f"{recipe.entry}: a grid has at most 3 extents, not {len(tiles)}")
-    return tuple(tiles + [1] * (3 - len(tiles)))
+def grid_blocks(recipe, names, sm_count):
+    """How many CTAs to launch."""
+    total = 1
+    for text in recipe.grid["blocks"]:
+        extent = evaluate(text, names)
+        if extent <= 0:
+            raise RecipeError(f"{recipe.entry}: {extent} blocks from '{text}'")
+        total *= extent
+    return min(total, sm_count) if recipe.grid["kind"] == "persistent" else total
 
 
-def scalar_bytes(param, names):
-    """A scalar parameter as the kernel reads it."""
-    text = param.get("value", param["name"])
-    # Names with dots are no identifiers, so they are looked up before anything is parsed.
-    value = names[text] if isinstance(text, str) and text in names else evaluate(text, names)
-    form = SCALARS[param["kind"]]
-    if param["kind"] != "f32" and value != int(value):
-        raise RecipeError(f"{param['name']}: {value} is no whole number")
-    try:
-        return struct.pack(form, value if param["kind"] == "f32" else int(value))
-    except struct.error as error:
-        raise RecipeError(f"{param['name']}: {value} does not fit {param['kind']}: {error}") from None
+def check_tensors(recipe, names, tensors):
+    """Refuses tensors of other types or shapes than the kernel was built for."""
+    for fact in recipe.tensors:
+        view = tensors.get(fact["name"])
+        if view is None:
+            raise RecipeError(f"{recipe.entry}: no tensor '{fact['name']}'; there are {sorted(tensors)}")
+        shape = tuple(evaluate(text, names) for text in fact["dims"])
+        if (view.dtype, tuple(view.shape)) != (fact["dtype"], shape):
+            raise RecipeError(f"{recipe.entry}: {fact['name']} is {view.dtype} {view.shape}, wanted {fact['dtype']} {shape}")
 
 
 def map_spec(param, view):
@@ -172,14 +198,13 @@ def map_spec(param, view):
     if view.strides[-1] != 1:
         raise RecipeError(f"{param['name']}: the innermost dimension must be contiguous, its stride is {view.strides[-1]}")
     strides_bytes = tuple(stride * view.elem_bytes for stride in reversed(view.strides[:-1]))
-    swizzle = param.get("swizzle", 0)
-    l2_promotion = param.get("l2_promotion", 0)
+    swizzle, l2_promotion = param["swizzle"], param["l2_promotion"]
     if swizzle not in MAP_SWIZZLES or l2_promotion not in MAP_L2_PROMOTIONS:
         raise RecipeError(f"{param['name']}: swizzle {swizzle} or L2 promotion {l2_promotion} does not exist")
     if any(not 1 <= extent <= 256 for extent in box):
         raise RecipeError(f"{param['name']}: box extents must be 1 to 256, not {box}")
-    if swizzle and box[0] * view.elem_bytes > swizzle:
-        raise RecipeError(f"{param['name']}: {box[0]} elements are wider than the {swizzle}-byte swizzle")
+    if swizzle and box[-1] * view.elem_bytes > swizzle:
+        raise RecipeError(f"{param['name']}: {box[-1]} elements are wider than the {swizzle}-byte swizzle")
     if view.pointer % 16 or any(stride % 16 for stride in strides_bytes):
         raise RecipeError(f"{param['name']}: address and strides must be multiples of 16 bytes, not {strides_bytes}")
     return MapSpec(
@@ -187,115 +212,118 @@ def map_spec(param, view):
         dtype=MAP_DTYPES[view.dtype],
         dims=tuple(reversed(view.shape)),
         strides_bytes=strides_bytes,
-        box=box,
+        box=tuple(reversed(box)),
         swizzle=MAP_SWIZZLES[swizzle],
         l2_promotion=MAP_L2_PROMOTIONS[l2_promotion],
     )
 
 
-# ---- below: needs cuda-bindings and a GPU ----
+def value_of(param, names, tensors):
+    """A parameter that is a plain value, as the kernel reads it."""
+    kind, name = param["kind"], param["name"]
+    if kind == "pointer":
+        return ctypes.c_uint64(tensors[param["tensor"]].pointer)
+    if kind == "stride":
+        return ctypes.c_int64(tensors[param["tensor"]].strides[param["dim"]])
+    if name not in names:
+        raise RecipeError(f"no value for '{name}'; there are {', '.join(sorted(names))}")
+    if kind == "scalar":
+        return ctypes.c_float(names[name])
+    # ctypes would cut what does not fit.
+    if not 0 <= names[name] < 2**31:
+        raise RecipeError(f"{name}: {names[name]} does not fit i32")
+    return ctypes.c_int32(names[name])
 
 
-def check(result):
-    """The value of a cuda-bindings call, or an error with CUDA's own name for it."""
-    code, values = result[0], result[1:]
-    if int(code) != 0:
-        raise RuntimeError(f"CUDA driver: {code!r}")
-    return values[0] if len(values) == 1 else values
+# ---- below: needs the CUDA driver ----
+
+
+@cache
+def driver():
+    """The CUDA driver. Torch has made a context current before anything here is called."""
+    return ctypes.CDLL("libcuda.so.1")
+
+
+def check(code, what):
+    """Raises with CUDA's own name for an error."""
+    if code == 0:
+        return
+    name = ctypes.c_char_p()
+    driver().cuGetErrorName(code, ctypes.byref(name))
+    raise RuntimeError(f"{what}: {(name.value or b'unknown').decode()} ({code})")
 
 
 class Module:
     """A loaded cubin. Keep it as long as its function is launched."""
 
     def __init__(self, recipe):
-        from cuda.bindings import driver
-
-        self._driver = driver
         self.recipe = recipe
-        self._module = check(driver.cuModuleLoadData(recipe.cubin.read_bytes()))
-        self.function = check(driver.cuModuleGetFunction(self._module, recipe.entry.encode()))
-        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-        check(driver.cuFuncSetAttribute(self.function, attribute, recipe.shared_bytes))
-
-    def bind(self, problem, tensors, sm_count, allocate):
-        """A launch on given tensors. `allocate(bytes)` returns (pointer, keep_alive) for scratch memory."""
-        names = runtime_names(problem, tensors, sm_count)
-        return Launch(self, names, tensors, allocate)
+        self._module = ctypes.c_void_p()
+        self.function = ctypes.c_void_p()
+        name, cuda = recipe.name, driver()
+        check(cuda.cuModuleLoadData(ctypes.byref(self._module), recipe.cubin.read_bytes()), f"loading {name}")
+        entry = recipe.entry.encode()
+        check(cuda.cuModuleGetFunction(ctypes.byref(self.function), self._module, entry), f"entry of {name}")
+        code = cuda.cuFuncSetAttribute(self.function, MAX_DYNAMIC_SHARED_SIZE_BYTES, recipe.shared_bytes)
+        check(code, f"shared memory of {name}")
 
 
 class Launch:
-    """One launch with all its parameters fixed; calling it costs two driver calls at most."""
+    """One launch with all its parameters fixed; calling it is one driver call.
 
-    def __init__(self, module, names, tensors, allocate):
-        self._driver = module._driver
+    `allocate(bytes, initial)` returns (pointer, owner) of scratch memory that holds the pattern.
+    """
+
+    def __init__(self, module, names, tensors, sm_count, allocate):
+        recipe = module.recipe
+        check_tensors(recipe, names, tensors)
         self._module = module
-        self._grid = grid_extents(module.recipe, names)
-        self._fills = []
+        self._grid = grid_blocks(recipe, names, sm_count)
         self._kept = []
-        buffers = [self._buffer(param, names, tensors, allocate) for param in module.recipe.params]
-        self._kept += buffers
-        self._pointers = (ctypes.c_void_p * len(buffers))(*[ctypes.addressof(buffer) for buffer in buffers])
+        addresses = [self._address(param, names, tensors, allocate) for param in recipe.params]
+        self._params = (ctypes.c_void_p * len(addresses))(*addresses)
 
-    def _buffer(self, param, names, tensors, allocate):
-        kind = param["kind"]
-        if kind in SCALARS:
-            data = scalar_bytes(param, names)
-            return (ctypes.c_char * len(data)).from_buffer_copy(data)
-        if kind == "tensor_map":
-            buffer, owner = encode_map(map_spec(param, tensors[param["tensor"]]))
+    def _address(self, param, names, tensors, allocate):
+        if param["kind"] == "tensor_map":
+            address, owner = encode_map(map_spec(param, tensors[param["tensor"]]))
             self._kept.append(owner)
-            return buffer
-        if kind == "ptr":
-            return ctypes.c_uint64(tensors[param["tensor"]].pointer)
-        if param["bytes"] % 4:
-            raise RecipeError(f"{param['name']}: scratch is filled by words, {param['bytes']} bytes are no multiple of 4")
-        pointer, owner = allocate(param["bytes"])
-        self._kept.append(owner)
-        self._fills.append((pointer, param.get("initial", 0), param["bytes"] // 4))
-        return ctypes.c_uint64(pointer)
+            return address
+        if param["kind"] == "scratch":
+            pointer, owner = allocate(param["bytes"], param["initial"])
+            self._kept.append(owner)
+            value = ctypes.c_uint64(pointer)
+        else:
+            value = value_of(param, names, tensors)
+        self._kept.append(value)
+        return ctypes.addressof(value)
 
     def __call__(self, stream):
         """Enqueues the launch on a stream handle."""
-        driver, recipe = self._driver, self._module.recipe
-        for pointer, word, count in self._fills:
-            check(driver.cuMemsetD32Async(pointer, word, count, stream))
-        check(
-            driver.cuLaunchKernel(
-                self._module.function,
-                *self._grid,
-                *recipe.block,
-                recipe.shared_bytes,
-                stream,
-                ctypes.addressof(self._pointers),
-                0,
-            )
+        recipe, stream = self._module.recipe, ctypes.c_void_p(stream)
+        code = driver().cuLaunchKernel(
+            self._module.function, self._grid, 1, 1, *recipe.block, recipe.shared_bytes, stream, self._params, None
         )
+        check(code, f"launching {recipe.name}")
 
 
 def encode_map(spec):
-    """The 128 bytes of a tensor map as (aligned view, owner of the memory).
-
-    Called through ctypes because the driver wants its output aligned to 64 bytes, which an object of the bindings does
-    not promise.
-    """
-    owner = (ctypes.c_char * (MAP_BYTES + MAP_ALIGN_BYTES))()
-    offset = -ctypes.addressof(owner) % MAP_ALIGN_BYTES
-    buffer = (ctypes.c_char * MAP_BYTES).from_buffer(owner, offset)
+    """A tensor map as (address aligned to its size, owner of the memory)."""
+    owner = (ctypes.c_char * (2 * MAP_BYTES))()
+    address = -(-ctypes.addressof(owner) // MAP_BYTES) * MAP_BYTES
     rank = len(spec.dims)
-    code = ctypes.CDLL("libcuda.so.1").cuTensorMapEncodeTiled(
-        ctypes.c_void_p(ctypes.addressof(buffer)),
-        ctypes.c_int(spec.dtype),
-        ctypes.c_uint32(rank),
+    code = driver().cuTensorMapEncodeTiled(
+        ctypes.c_void_p(address),
+        spec.dtype,
+        rank,
         ctypes.c_void_p(spec.pointer),
         (ctypes.c_uint64 * rank)(*spec.dims),
         (ctypes.c_uint64 * max(1, rank - 1))(*spec.strides_bytes),
         (ctypes.c_uint32 * rank)(*spec.box),
         (ctypes.c_uint32 * rank)(*([1] * rank)),
-        ctypes.c_int(0),
-        ctypes.c_int(spec.swizzle),
-        ctypes.c_int(spec.l2_promotion),
-        ctypes.c_int(0),
+        0,
+        spec.swizzle,
+        spec.l2_promotion,
+        0,
     )
-    if code != 0:
-        raise RuntimeError(f"cuTensorMapEncodeTiled: CUDA error {code} for {spec}")
-    return buffer, owner
+    check(code, f"tensor map {spec}")
+    return address, owner

@@ -17,7 +17,8 @@ class Monitor:
         self._throttle_reasons = getattr(
             pynvml, "nvmlDeviceGetCurrentClocksEventReasons", None
         ) or pynvml.nvmlDeviceGetCurrentClocksThrottleReasons
-        self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
+        self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid if uuid.startswith("GPU-") else f"GPU-{uuid}")
+        self.driver = text(pynvml.nvmlSystemGetDriverVersion())
         self._period_s = period_s
         self._thread = None
         self._samples = []
@@ -49,6 +50,33 @@ class Monitor:
         self._thread.join()
         self._samples.append(self._sample())
         return fold(recent(self._samples, last_s))
+
+
+class Blind:
+    """Stands in where NVML cannot be used: windows then carry no clocks."""
+
+    driver = None
+
+    def start(self):
+        """Nothing to start."""
+
+    def stop(self, last_s):
+        """No record."""
+        return {}
+
+
+def open_monitor(uuid):
+    """A monitor, or with a remark a blind one: the times are worth having without clocks."""
+    try:
+        return Monitor(uuid)
+    except Exception as error:
+        print(f"no clocks or power, NVML failed: {error!r}", flush=True)
+        return Blind()
+
+
+def text(value):
+    """Older bindings answer in bytes."""
+    return value.decode() if isinstance(value, bytes) else value
 
 
 def recent(samples, last_s):

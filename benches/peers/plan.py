@@ -16,8 +16,25 @@ class Protocol:
 
 
 BURST = Protocol("burst", window_ms=20.0, load_ms=0.0, rest_ms=30.0)
-SUSTAINED = Protocol("sustained", window_ms=300.0, load_ms=150.0, rest_ms=0.0)
+SUSTAINED = Protocol("sustained", window_ms=350.0, load_ms=150.0, rest_ms=0.0)
 PROTOCOLS = {protocol.name: protocol for protocol in (BURST, SUSTAINED)}
+
+
+# The default table: attention over 32 768 tokens each, and one product.
+BAR_CASES = [
+    "fwd bf16 b8 s4096 h16 d128 full",
+    "fwd bf16 b8 s4096 h16 d128 causal",
+    "fwd bf16 b2 s16384 h16 d128 full",
+    "fwd bf16 b2 s16384 h16 d128 causal",
+    "fwd bf16 b2 s16384 h32/8 d128 full",
+    "fwd bf16 b2 s16384 h32/8 d128 causal",
+    "fwd bf16 b2 s16384 h32 d64 full",
+    "fwd bf16 b2 s16384 h32 d64 causal",
+    "fwd bf16 b2 s16384 h8 d256 full",
+    "fwd bf16 b2 s16384 h8 d256 causal",
+    "gemm bf16 m8192 n8192 k8192 nn",
+    "gemm bf16 m8192 n8192 k8192 nt",
+]
 
 
 @dataclass(frozen=True)

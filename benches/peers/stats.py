@@ -36,18 +36,22 @@ def paired_ratios(windows, base, other):
     return ratios
 
 
-def summarise(windows, flops, base):
-    """One row per contestant: median time, rate, and the paired ratio against `base` with its interval."""
+def summarise(windows, flops, bases):
+    """One row per contestant: median time, rate, and under `ratios` the paired (ratio, low, high) against each base."""
     rows = []
     for name in sorted({name for name, _, _ in windows}):
         times_us = [time_us for (owner, _, _), time_us in windows.items() if owner == name]
         row = {"contestant": name, "median_us": median(times_us), "windows": len(times_us)}
         row["tflops"] = flops / row["median_us"] / 1e6
-        ratios = paired_ratios(windows, base, name)
-        if ratios:
-            row["ratio"], row["ratio_low"], row["ratio_high"] = bootstrap_median(ratios)
+        pairs = {base: paired_ratios(windows, base, name) for base in bases if base != name}
+        row["ratios"] = {base: bootstrap_median(ratios) for base, ratios in pairs.items() if ratios}
         rows.append(row)
     return sorted(rows, key=lambda row: row["median_us"])
+
+
+def ratio_text(ratio):
+    """A ratio with its interval, or None."""
+    return "{:.3f} [{:.3f}, {:.3f}]".format(*ratio) if ratio else None
 
 
 def table(rows):

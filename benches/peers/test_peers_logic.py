@@ -1,7 +1,11 @@
 """Everything that needs neither torch nor a GPU. Run with `python3 -m unittest discover -p 'test_*.py'`."""
 
+import contextlib
 import ctypes
+import io
 import json
+import subprocess
+import sys
 import tempfile
 import unittest
 from pathlib import Path
@@ -70,13 +74,17 @@ class Expressions(unittest.TestCase):
             ("-heads + 2 * 3", -10),
             (12, 12),
             ("max(heads, 0.5)", 16),
+            ("(q_len / 128) + (q_len % 128)", 7 + 104),
+            ("(0 - 1) / 2", -1),
         ):
             self.assertEqual(expr.evaluate(text, self.names), value, text)
 
     def test_everything_else_is_refused(self):
         for text in (
             "__import__('os')",
-            "q_len / 2",
+            "q_len // 2",
+            "q_len / 0",
+            "q_len % 0",
             "heads.real",
             "[1]",
             "unknown",
@@ -136,9 +144,9 @@ class Statistics(unittest.TestCase):
         for index in range(10):
             windows[("a", index, 0)] = 100.0 * 1.05**index
             windows[("b", index, 0)] = 80.0 * 1.05**index
-        row = next(row for row in stats.summarise(windows, 1e12, "a") if row["contestant"] == "b")
-        for key in ("ratio", "ratio_low", "ratio_high"):
-            self.assertAlmostEqual(row[key], 1.25)
+        row = next(row for row in stats.summarise(windows, 1e12, ["a"]) if row["contestant"] == "b")
+        for value in row["ratios"]["a"]:
+            self.assertAlmostEqual(value, 1.25)
 
     def test_the_interval_holds_the_median_and_repeats(self):
         samples = [1.0, 1.1, 0.9, 1.05, 0.95, 1.2]
@@ -149,9 +157,9 @@ class Statistics(unittest.TestCase):
             stats.bootstrap_median([])
 
     def test_rates_come_from_flops_and_time(self):
-        rows = stats.summarise({("a", 0, 0): 1000.0}, 5e11, "a")
+        rows = stats.summarise({("a", 0, 0): 1000.0}, 5e11, ["a", "absent"])
         self.assertAlmostEqual(rows[0]["tflops"], 500.0)
-        self.assertEqual(rows[0]["ratio"], 1.0)
+        self.assertEqual(rows[0]["ratios"], {})
 
     def test_the_table_is_aligned(self):
         lines = stats.table([{"name": "a", "x": 1.0}, {"name": "long", "x": None}]).splitlines()
@@ -161,12 +169,15 @@ class Statistics(unittest.TestCase):
 
 def recipe(**changes):
     data = {
-        "entry": "fwd",
+        "version": 1,
+        "entry": "attention_forward",
         "target": "sm_90a",
         "block": [384, 1, 1],
         "shared_bytes": 196720,
-        "grid": {"kind": "persistent", "tiles": ["ceil_div(q_len, 128)", "heads", "batch"]},
-        "params": [{"name": "q_len", "kind": "u32"}],
+        "grid": {"kind": "persistent", "blocks": ["ceil_div(q_len, 128)", "heads", "batch"]},
+        "runtime": ["batch", "q_len", "kv_len", "heads", "kv_heads", "group"],
+        "tensors": [{"name": "q", "dtype": "bf16", "dims": ["batch", "q_len", "heads", "128"], "written": False}],
+        "params": [{"name": "q_len", "kind": "size"}],
     }
     data.update(changes)
     return data
@@ -175,57 +186,65 @@ def recipe(**changes):
 class Recipes(unittest.TestCase):
     case = problem.parse("fwd bf16 b2 s1000 h16/4 d128 causal")
     q = launcher.TensorView(1 << 20, (2, 1000, 16, 128), (2048000, 2048, 128, 1), "bf16", 2)
-    map_param = {"name": "q.map", "kind": "tensor_map", "tensor": "q", "box": [64, 1, 128, 1], "swizzle": 128}
+    map_param = {"name": "q_map", "kind": "tensor_map", "tensor": "q", "box": [1, 128, 1, 64], "swizzle": 128, "l2_promotion": 128}
 
-    def names(self, sm_count=132):
-        return launcher.runtime_names(self.case, {"q": self.q}, sm_count)
+    def blocks(self, sm_count=132, **grid):
+        parsed = launcher.parse_recipe(recipe(**({"grid": grid} if grid else {})))
+        return launcher.grid_blocks(parsed, self.case.names(), sm_count)
 
     def test_persistent_grids_are_one_block_per_sm_at_most(self):
-        parsed = launcher.parse_recipe(recipe())
-        self.assertEqual(launcher.grid_extents(parsed, self.names()), (132, 1, 1))
-        self.assertEqual(launcher.grid_extents(parsed, self.names(sm_count=1000)), (256, 1, 1))
+        self.assertEqual(self.blocks(), 132)
+        self.assertEqual(self.blocks(sm_count=1000), 256)
 
-    def test_tile_grids_are_their_tiles(self):
-        parsed = launcher.parse_recipe(recipe(grid={"kind": "tiles", "tiles": ["ceil_div(q_len, 128)", "heads * batch"]}))
-        self.assertEqual(launcher.grid_extents(parsed, self.names()), (8, 32, 1))
+    def test_other_grids_are_the_product_of_their_blocks(self):
+        self.assertEqual(self.blocks(kind="blocks", blocks=["ceil_div(q_len, 128)", "heads", "batch"]), 256)
         with self.assertRaises(launcher.RecipeError):
-            launcher.grid_extents(launcher.parse_recipe(recipe(grid={"kind": "tiles", "tiles": ["q_len - 1000"]})), self.names())
+            self.blocks(kind="blocks", blocks=["q_len - 1000"])
 
-    def test_recipes_with_missing_unknown_or_odd_parts_are_refused(self):
+    def test_recipes_with_missing_or_odd_parts_are_refused(self):
         incomplete = recipe()
         del incomplete["block"]
         for data in (
             incomplete,
-            recipe(cluster=[2, 1, 1]),
-            recipe(grid={"kind": "magic", "tiles": [1]}),
+            recipe(version=2),
+            recipe(grid={"kind": "magic", "blocks": [1]}),
+            recipe(grid={"kind": "blocks", "tiles": [1]}),
             recipe(params=[{"name": "x", "kind": "u16"}]),
+            recipe(params=[{"name": "x", "kind": "stride", "tensor": "q"}]),
             recipe(block=[384]),
         ):
             with self.assertRaises(launcher.RecipeError):
                 launcher.parse_recipe(data)
 
-    def test_scalars_are_packed_as_the_kernel_reads_them(self):
-        names = self.names()
-        self.assertEqual(launcher.scalar_bytes({"name": "q_len", "kind": "u32"}, names), (1000).to_bytes(4, "little"))
-        stride = launcher.scalar_bytes({"name": "q.stride.1", "kind": "i64"}, names)
-        self.assertEqual(stride, (2048).to_bytes(8, "little"))
-        offset = launcher.scalar_bytes({"name": "x", "kind": "i32", "value": "kv_len - q_len - 1"}, names)
-        self.assertEqual(offset, b"\xff\xff\xff\xff")
-        scale = launcher.scalar_bytes({"name": "scale_log2", "kind": "f32"}, names)
-        self.assertAlmostEqual(ctypes.c_float.from_buffer_copy(scale).value, 0.1275174, places=6)
-
-    def test_scalars_that_do_not_fit_are_refused(self):
-        for param in (
-            {"name": "x", "kind": "u32", "value": "0 - 1"},
-            {"name": "x", "kind": "u32", "value": "scale"},
+    def test_values_are_as_the_kernel_reads_them(self):
+        for param, form, expected in (
+            ({"kind": "size", "name": "q_len"}, ctypes.c_int32, 1000),
+            ({"kind": "size", "name": "group"}, ctypes.c_int32, 4),
+            ({"kind": "stride", "name": "q_stride1", "tensor": "q", "dim": 1}, ctypes.c_int64, 2048),
+            ({"kind": "pointer", "name": "q_ptr", "tensor": "q"}, ctypes.c_uint64, 1 << 20),
         ):
+            value = launcher.value_of(param, self.case.names(), {"q": self.q})
+            self.assertEqual((type(value), value.value), (form, expected))
+        scale = launcher.value_of({"kind": "scalar", "name": "scale_log2"}, self.case.names(), {})
+        self.assertIs(type(scale), ctypes.c_float)
+        self.assertAlmostEqual(scale.value, 0.1275174, places=6)
+
+    def test_values_that_do_not_fit_or_exist_are_refused(self):
+        for names in ({"x": 2**31}, {"x": -1}, {}):
             with self.assertRaises(launcher.RecipeError):
-                launcher.scalar_bytes(param, self.names())
-        with self.assertRaises(expr.ExprError):
-            launcher.scalar_bytes({"name": "nobody", "kind": "u32"}, self.names())
+                launcher.value_of({"kind": "size", "name": "x"}, names, {})
+
+    def test_tensors_of_another_kernel_are_refused(self):
+        parsed, names = launcher.parse_recipe(recipe()), self.case.names()
+        launcher.check_tensors(parsed, names, {"q": self.q})
+        half = launcher.TensorView(0, self.q.shape, self.q.strides, "f16", 2)
+        narrow = launcher.TensorView(0, (2, 1000, 16, 64), self.q.strides, "bf16", 2)
+        for tensors in ({}, {"q": half}, {"q": narrow}):
+            with self.assertRaises(launcher.RecipeError):
+                launcher.check_tensors(parsed, names, tensors)
 
     def test_maps_are_turned_innermost_first(self):
-        spec = launcher.map_spec(dict(self.map_param, l2_promotion=128), self.q)
+        spec = launcher.map_spec(self.map_param, self.q)
         self.assertEqual(spec.dims, (128, 16, 1000, 2))
         self.assertEqual(spec.strides_bytes, (256, 4096, 4096000))
         self.assertEqual((spec.box, spec.dtype, spec.swizzle, spec.l2_promotion), ((64, 1, 128, 1), 9, 3, 2))
@@ -236,8 +255,8 @@ class Recipes(unittest.TestCase):
         scattered = launcher.TensorView(view.pointer, view.shape, (2048000, 2048, 128, 2), "bf16", 2)
         for changes, tensor in (
             ({"box": [64, 1, 128]}, view),
-            ({"box": [128, 1, 128, 1]}, view),
-            ({"box": [64, 1, 257, 1]}, view),
+            ({"box": [1, 128, 1, 128]}, view),
+            ({"box": [1, 257, 1, 64]}, view),
             ({"swizzle": 48}, view),
             ({}, odd),
             ({}, scattered),
@@ -251,17 +270,36 @@ class Recipes(unittest.TestCase):
                 launcher.find_recipes(folder)
             for name in ("b", "a"):
                 (Path(folder) / name).mkdir()
-                (Path(folder) / name / "launch.json").write_text(json.dumps(recipe(entry=name)))
+                (Path(folder) / name / "launch.json").write_text(json.dumps(recipe()))
                 (Path(folder) / name / "kernel.cubin").write_bytes(b"x")
-            self.assertEqual([found.entry for found in launcher.find_recipes(folder)], ["a", "b"])
+            (Path(folder) / "b" / "when.json").write_text('{"mask": "causal"}')
+            found = launcher.find_recipes(folder)
+            self.assertEqual([(one.name, one.when) for one in found], [("a", {}), ("b", {"mask": "causal"})])
+            self.assertIsNone(launcher.build_facts(folder))
             (Path(folder) / "a" / "second.cubin").write_bytes(b"x")
             with self.assertRaises(launcher.RecipeError):
                 launcher.find_recipes(folder)
 
-    def test_a_recipe_serves_what_it_was_built_for(self):
-        for when, expected in (({}, True), ({"head_dim": 128, "mask": "causal"}, True), ({"mask": "full"}, False), ({"m": 1}, False)):
-            parsed = launcher.parse_recipe(recipe(when=when))
-            self.assertEqual(launcher.serves(parsed, self.case), expected, when)
+    def test_a_recipe_serves_what_it_is_for(self):
+        for when, expected in (
+            ({}, True),
+            ({"kind": "fwd", "head_dim": 128, "mask": "causal", "dtype": "bf16"}, True),
+            ({"mask": "full"}, False),
+            ({"m": 1}, False),
+            ({"min_q_len": 1000, "max_q_len": 1000}, True),
+            ({"min_q_len": 1001}, False),
+            ({"max_q_len": 999}, False),
+            ({"min_m": 1}, False),
+        ):
+            self.assertEqual(launcher.serves(launcher.parse_recipe(recipe(), when), self.case), expected, when)
+
+    def test_the_narrowest_recipe_is_chosen(self):
+        plain, long = ({"mask": "causal"}, {"mask": "causal", "min_q_len": 8192})
+        recipes = [launcher.parse_recipe(recipe(), when) for when in (plain, long, plain)]
+        self.assertIs(launcher.choose(recipes, self.case), recipes[0])
+        longer = problem.parse("fwd bf16 b2 s16384 h16 d128 causal")
+        self.assertIs(launcher.choose(recipes, longer), recipes[1])
+        self.assertIsNone(launcher.choose(recipes, problem.parse("gemm bf16 m1 n1 k1 nn")))
 
 
 class Gate(unittest.TestCase):
@@ -303,7 +341,43 @@ class Commands(unittest.TestCase):
     def test_arguments_are_parsed_into_problems_and_folders(self):
         args = peers.parse_args(["--cases", "gemm bf16 m1 n2 k3 nn", "--ours", "a=x/y", "--ours", "b=z", "--rounds", "3"])
         self.assertEqual([str(case) for case in args.cases], ["gemm bf16 m1 n2 k3 nn"])
-        self.assertEqual((args.ours, args.rounds, args.protocol), ([("a", "x/y"), ("b", "z")], 3, "both"))
+        self.assertEqual((args.ours, args.rounds, args.protocol), ([("a", "x/y"), ("b", "z")], 3, "sustained"))
+
+    def test_the_default_is_the_bar(self):
+        args = peers.parse_args([])
+        self.assertEqual((args.rounds, args.windows, args.peers), (4, 1, "cudnn,fa4,cublas"))
+        attention = [case for case in args.cases if case.kind == "fwd"]
+        self.assertEqual({case.batch * case.q_len for case in attention}, {32768})
+        self.assertEqual({(case.head_dim, case.mask) for case in attention}, {(d, m) for d in (64, 128, 256) for m in ("full", "causal")})
+        contestants_per_case = 3
+        busy_ms = plan.SUSTAINED.window_ms + plan.SUSTAINED.load_ms
+        self.assertLess(len(args.cases) * contestants_per_case * args.rounds * busy_ms, 120_000)
+
+    def test_the_report_has_a_ratio_per_peer(self):
+        windows = {(name, index, 0): time_us for index in range(3) for name, time_us in (("ours", 100.0), ("cudnn", 125.0), ("fa4", 110.0))}
+        rows = stats.summarise(windows, 1e11, peers.BASES)
+        for row in rows:
+            row.update(case="c", protocol="p", kernel=None, **peers.clocks([{"sm_mhz": 1500, "power_w": 600.0}]))
+        header, ours = peers.report(rows).splitlines()[:2]
+        self.assertIn("vs cudnn", header)
+        self.assertNotIn("vs cublas", header)
+        self.assertIn("1.250 [1.250, 1.250]  1.100 [1.100, 1.100]", ours)
+
+    def test_windows_without_clocks_are_reported_without(self):
+        self.assertEqual(peers.clocks([{"sm_mhz": 1500, "power_w": 600.0}, {}]), {"sm_mhz": None, "power_w": None})
+
+    def test_a_run_that_is_late_begins_no_case(self):
+        args = peers.parse_args(["--limit-s", "0", "--peers", ""])
+        with contextlib.redirect_stdout(io.StringIO()) as out:
+            found = peers.run_all(args, peers.Records(None), None, begin_s=-1e9)
+        self.assertEqual(found, ([], peers.EXIT_UNFINISHED))
+        self.assertEqual(out.getvalue().count("SKIP"), len(args.cases))
+
+    def test_a_block_that_takes_too_long_ends_the_process(self):
+        code = "import peers, time\nwith peers.watched(1): time.sleep(30)"
+        found = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, timeout=20)
+        self.assertNotEqual(found.returncode, 0)
+        self.assertIn(b"Timeout", found.stderr)
 
     def test_ours_needs_a_name_and_a_folder(self):
         for text in ("a", "=x", "a="):

@@ -117,21 +117,6 @@ pub enum ArgRefusal {
         /// The parameter's size.
         wanted_bytes: usize,
     },
-    /// The kernel placed a parameter at an offset that the argument's alignment forbids.
-    #[error(
-        "argument {index} ({kind}) wants alignment {align_bytes}; the kernel put the parameter at offset \
-         {offset_bytes}: declare it with `.align {align_bytes}`"
-    )]
-    Misplaced {
-        /// Which argument, from 0.
-        index: usize,
-        /// What it is.
-        kind: &'static str,
-        /// Its alignment.
-        align_bytes: usize,
-        /// The parameter's offset.
-        offset_bytes: usize,
-    },
     /// An alignment that cannot be had.
     #[error("argument {index} asks for alignment {align_bytes}; allowed: a power of two from 1 to 128")]
     Alignment {
@@ -194,7 +179,10 @@ impl PackedArgs {
         Some(all.skip(slot.offset_bytes).take(slot.size_bytes).collect())
     }
 
-    /// Compares the arguments with the kernel's parameter table.
+    /// Compares the arguments with the kernel's parameter table: their number and sizes.
+    ///
+    /// Offsets say nothing about alignment: the driver aligns within the constant bank, whose parameters start at an
+    /// address of its own (on sm_90 a first parameter of alignment 64 lies at offset 48).
     ///
     /// # Errors
     /// [`ArgRefusal`] for the first difference.
@@ -212,14 +200,6 @@ impl PackedArgs {
                     kind: slot.kind,
                     given_bytes: slot.size_bytes,
                     wanted_bytes: param.size_bytes,
-                });
-            }
-            if !param.offset_bytes.is_multiple_of(slot.align_bytes) {
-                return Err(ArgRefusal::Misplaced {
-                    index,
-                    kind: slot.kind,
-                    align_bytes: slot.align_bytes,
-                    offset_bytes: param.offset_bytes,
                 });
             }
         }
@@ -356,7 +336,8 @@ mod tests {
             text(&[param(0, 8), param(8, 8)]),
             "argument 1 (u32) has 4 bytes; the kernel's parameter 1 has 8"
         );
-        assert!(text(&[param(4, 8), param(12, 4)]).contains("declare it with `.align 8`"));
+        // Seen on an H200: the driver's offsets are relative to a base of its own.
+        assert_eq!(packed.check(&[param(48, 8), param(56, 4)]), Ok(()));
     }
 
     proptest! {

@@ -21,6 +21,8 @@ pub struct Shipped {
     pub kernel: &'static str,
     /// The class it is for.
     pub key: Key,
+    /// The shortest query length it is the best known for; 0 for any.
+    pub from_q_len: u64,
     /// The schedule as TOML.
     pub text: &'static str,
 }
@@ -34,6 +36,7 @@ const fn attention(name: &'static str, head_dim: u32, causal: bool, text: &'stat
         name,
         kernel: "attention_forward",
         key,
+        from_q_len: 0,
         text,
     }
 }
@@ -47,8 +50,14 @@ const fn plain(name: &'static str, text: &'static str) -> Shipped {
         name,
         kernel: name,
         key,
+        from_q_len: 0,
         text,
     }
+}
+
+/// As `attention`, for long sequences.
+const fn long(from_q_len: u64, shipped: Shipped) -> Shipped {
+    Shipped { from_q_len, ..shipped }
 }
 
 /// Every shipped schedule.
@@ -77,6 +86,15 @@ pub const TABLE: &[Shipped] = &[
         true,
         include_str!("../schedules/attention_d128_causal.toml"),
     ),
+    long(
+        8192,
+        attention(
+            "attention_d128_causal_long",
+            128,
+            true,
+            include_str!("../schedules/attention_d128_causal_long.toml"),
+        ),
+    ),
     attention(
         "attention_d256_full",
         256,
@@ -93,11 +111,10 @@ pub const TABLE: &[Shipped] = &[
     plain("row_softmax", include_str!("../schedules/row_softmax.toml")),
 ];
 
-/// The shipped schedule of a kernel and class, as TOML.
+/// The schedule shipped for a kernel, class and query length (0 where there is none): the one for the longest
+/// sequences that are not longer.
 #[must_use]
-pub fn shipped(kernel: &str, key: Key) -> Option<&'static str> {
-    TABLE
-        .iter()
-        .find(|entry| entry.kernel == kernel && entry.key == key)
-        .map(|entry| entry.text)
+pub fn shipped(kernel: &str, key: Key, q_len: u64) -> Option<&'static Shipped> {
+    let fits = |entry: &&Shipped| entry.kernel == kernel && entry.key == key && entry.from_q_len <= q_len;
+    TABLE.iter().filter(fits).max_by_key(|entry| entry.from_q_len)
 }

@@ -45,6 +45,12 @@ impl Dtype {
         }
     }
 
+    /// One unit in the last place of 1: twice [`Self::unit_roundoff`].
+    #[must_use]
+    pub const fn ulp(self) -> f64 {
+        2.0 * self.unit_roundoff()
+    }
+
     /// Largest finite value.
     #[must_use]
     pub fn max_finite(self) -> f32 {

@@ -237,6 +237,13 @@ impl FoldPlan {
         self
     }
 
+    /// The first trip is emitted apart.
+    #[must_use]
+    pub fn peel(mut self) -> Self {
+        self.peel = Some(true);
+        self
+    }
+
     /// Trips per loop iteration of the emitted code.
     #[must_use]
     pub fn unroll(mut self, trips: u32) -> Self {

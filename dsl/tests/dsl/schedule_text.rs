@@ -244,9 +244,15 @@ fn fold() -> impl Strategy<Value = FoldPlan> {
         of(any::<f32>().prop_filter("a number", |x| !x.is_nan())),
         of(any::<u32>()),
         of(any::<u32>()),
+        of(any::<bool>()),
     );
     (flags, btree_map(name(), any::<u32>(), 0..3), vec(name(), 0..3), numbers).prop_map(
-        |((direction, split, handoff, rescale), stages, order, (lazy_threshold, exp2_polynomial_every, unroll))| {
+        |(
+            (direction, split, handoff, rescale),
+            stages,
+            order,
+            (lazy_threshold, exp2_polynomial_every, unroll, peel),
+        )| {
             FoldPlan {
                 direction,
                 split,
@@ -257,6 +263,7 @@ fn fold() -> impl Strategy<Value = FoldPlan> {
                 lazy_threshold,
                 exp2_polynomial_every,
                 unroll,
+                peel,
             }
         },
     )

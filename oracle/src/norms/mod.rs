@@ -15,9 +15,13 @@
 //!   op(B). For a row softmax the second term is 0: nothing cancels.
 //! - A row that sees no key has r = 0 and a zero denominator: e is 0 if the output is 0, and [`ERROR_CAP`] otherwise.
 //!
-//! The **RMS** of e over the rows and the **maximum** of e must each be at most `max(1.25 × the same figure of the plain
-//! algorithm on the same rows, one output ulp)`. One output ulp is taken at the top of a binade, where it is relatively
-//! smallest: ε itself. A correctly rounded output always passes, and nothing looser does by right.
+//! The **RMS** of e over the rows must be at most `max(1.25 × the plain algorithm's RMS on the same rows, ε)`, half an
+//! output ulp; the **maximum** at most `max(1.25 × the plain algorithm's maximum, 2 ε)`, one output ulp.
+//!
+//! The worst row gets a whole ulp since an output is rounded twice on its way: the weights, then the output, each by up
+//! to ε. The plain algorithm hides the first where one weight dominates, because its reference makes that weight exactly
+//! one; a kernel whose reference lags behind (lazy, as in FlashAttention-4, or fixed) rounds it like any other. Over many
+//! rows the two roundings average out, so the RMS keeps the tighter bound.
 //!
 //! Independent of these figures an output fails if any element is NaN, infinite or unwritten (still
 //! [`POISON_16`]); if it is all zero or all one value while the true result, rounded, is not;
@@ -82,16 +86,15 @@ pub fn judge(
         });
     }
     let errors = rows::errors(dtype, reference, observed);
-    let gate = |plain: f64| (PLAIN_FACTOR * plain).max(dtype.unit_roundoff());
-    let figure = |value, plain| Figure {
+    let figure = |value, plain: f64, least: f64| Figure {
         value,
         plain,
-        gate: gate(plain),
+        gate: (PLAIN_FACTOR * plain).max(least),
     };
     let mut report = ErrorReport {
         rows: reference.rows.len() as u64,
-        rms: figure(errors.rms, plain_errors.rms),
-        max: figure(errors.max, plain_errors.max),
+        rms: figure(errors.rms, plain_errors.rms, dtype.unit_roundoff()),
+        max: figure(errors.max, plain_errors.max, dtype.ulp()),
         worst: reference.rows[errors.worst],
         lse: rows::lse_figure(reference, observed),
         failures: Vec::new(),

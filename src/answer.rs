@@ -1,0 +1,106 @@
+//! What a command has to say, and the only place that writes to standard output and standard error.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::PathBuf;
+
+use serde_json::{Map, Value};
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::files;
+
+/// The answer of a command: text (or bytes) for reading, fields for the JSON form.
+#[derive(Debug, Default)]
+pub struct Answer {
+    body: Vec<u8>,
+    is_binary: bool,
+    fields: Map<String, Value>,
+    out: Option<PathBuf>,
+    /// The first failure of a part, when the command went on.
+    failed: Option<Exit>,
+}
+
+impl Answer {
+    /// An answer in text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            body: text.into().into_bytes(),
+            ..Self::default()
+        }
+    }
+
+    /// An answer in bytes that no terminal can show.
+    pub fn bytes(bytes: Vec<u8>) -> Self {
+        Self {
+            body: bytes,
+            is_binary: true,
+            ..Self::default()
+        }
+    }
+
+    /// Adds a field to the JSON form.
+    pub fn field(mut self, key: &str, value: impl serde::Serialize) -> Self {
+        self.fields
+            .insert(key.to_owned(), serde_json::to_value(value).unwrap_or(Value::Null));
+        self
+    }
+
+    /// Sends the body to a file.
+    pub fn out(mut self, path: Option<PathBuf>) -> Self {
+        self.out = path;
+        self
+    }
+
+    /// Marks an answer of which a part failed.
+    pub fn failed(mut self, exit: Option<Exit>) -> Self {
+        self.failed = exit;
+        self
+    }
+
+    /// Writes the answer and says how the process ends.
+    pub fn deliver(self, command: &str, as_json: bool) -> Exit {
+        let exit = self.failed.unwrap_or(Exit::Done);
+        match self.write(command, as_json) {
+            Ok(()) => exit,
+            Err(failure) => failure.deliver(command, as_json),
+        }
+    }
+
+    fn write(mut self, command: &str, as_json: bool) -> Result<(), Failure> {
+        if let Some(path) = &self.out {
+            files::write(path, &self.body)?;
+            note(&format!("wrote {} ({} bytes)", path.display(), self.body.len()));
+            self.fields.insert("out".into(), path.display().to_string().into());
+        }
+        if as_json {
+            self.fields.insert("ok".into(), self.failed.is_none().into());
+            self.fields
+                .insert("exit_code".into(), self.failed.unwrap_or(Exit::Done).code().into());
+            self.fields.insert("command".into(), command.into());
+            print(format!("{:#}\n", Value::Object(self.fields)).as_bytes());
+        } else if self.out.is_none() {
+            if self.is_binary && io::stdout().is_terminal() {
+                let allowed = "`--out FILE`, or standard output that is a file or a pipe";
+                return Err(Failure::refused("machine code is not shown on a terminal").reason(
+                    "--out",
+                    "none",
+                    "the result is binary",
+                    allowed,
+                ));
+            }
+            print(&self.body);
+        }
+        Ok(())
+    }
+}
+
+/// Writes to standard output. A reader that went away (`| head`) is no failure.
+pub fn print(bytes: &[u8]) {
+    let mut stdout = io::stdout().lock();
+    let _closed = stdout.write_all(bytes).and_then(|()| stdout.flush());
+}
+
+/// Writes one remark to standard error.
+pub fn note(text: &str) {
+    let _closed = writeln!(io::stderr().lock(), "{text}");
+}

@@ -1,0 +1,69 @@
+//! The registry of subcommands: one file, one variant, one line of dispatch each.
+
+mod bench;
+mod check;
+mod compile;
+mod doctor;
+mod explain;
+mod list;
+mod run;
+
+use crate::answer::Answer;
+use crate::failure::Failure;
+
+/// Every subcommand.
+#[derive(clap::Subcommand, Debug)]
+pub enum Command {
+    /// Compile one kernel and print one stage of it.
+    #[command(after_help = compile::EXAMPLES)]
+    Compile(compile::Args),
+    /// Check legality and budgets; needs no GPU and no assembler.
+    #[command(after_help = check::EXAMPLES)]
+    Check(check::Args),
+    /// Explain a schedule: shared memory, registers, pipeline, barriers, grid.
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(explain::Args),
+    /// List kernels, shipped schedules and schedule knobs.
+    #[command(after_help = list::EXAMPLES)]
+    List(list::Args),
+    /// Say what this machine has, what is missing, and how to get it.
+    #[command(after_help = doctor::EXAMPLES)]
+    Doctor(doctor::Args),
+    /// Run one problem on a device and verify the result.
+    #[command(after_help = run::EXAMPLES)]
+    Run(run::Args),
+    /// Time schedules over problems on a device.
+    #[command(after_help = bench::EXAMPLES)]
+    Bench(bench::Args),
+}
+
+impl Command {
+    /// The words of the command line.
+    pub const NAMES: [&str; 7] = ["compile", "check", "explain", "list", "doctor", "run", "bench"];
+
+    /// The word of this one.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Compile(_) => "compile",
+            Self::Check(_) => "check",
+            Self::Explain(_) => "explain",
+            Self::List(_) => "list",
+            Self::Doctor(_) => "doctor",
+            Self::Run(_) => "run",
+            Self::Bench(_) => "bench",
+        }
+    }
+
+    /// Runs it.
+    pub fn run(&self) -> Result<Answer, Failure> {
+        match self {
+            Self::Compile(args) => compile::run(args),
+            Self::Check(args) => check::run(args),
+            Self::Explain(args) => explain::run(args),
+            Self::List(args) => list::run(args),
+            Self::Doctor(args) => doctor::run(args),
+            Self::Run(args) => run::run(args),
+            Self::Bench(args) => bench::run(args),
+        }
+    }
+}

@@ -1,0 +1,255 @@
+//! Every knob of a schedule: what `list knobs` prints.
+//!
+//! The table says what the data types' docs say, in one place and with values to copy; a test holds it against the
+//! schedule parser, so that no key is missing and none is made up.
+
+use serde::Serialize;
+
+/// One key of a schedule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Knob {
+    /// Where it stands; upper-case words are names of the kernel.
+    pub key: &'static str,
+    pub values: &'static str,
+    pub meaning: &'static str,
+    /// A line to copy, with its heading.
+    pub example: &'static str,
+}
+
+const fn knob(key: &'static str, values: &'static str, meaning: &'static str, example: &'static str) -> Knob {
+    Knob {
+        key,
+        values,
+        meaning,
+        example,
+    }
+}
+
+/// Every knob, in the order of a schedule file.
+pub const KNOBS: [Knob; 30] = [
+    knob(
+        "kernel",
+        "a kernel's name",
+        "the kernel this schedule is for; left out: any",
+        "kernel = \"gemm\"",
+    ),
+    knob(
+        "tiles.TILE",
+        "a multiple of 8, 8 to 4096",
+        "a tile size in elements",
+        "[tiles]\nq_tile = 128",
+    ),
+    knob(
+        "roles.consumers",
+        "1, 2 or 3",
+        "consumer warpgroups",
+        "[roles]\nconsumers = 2",
+    ),
+    knob(
+        "roles.rows_per_consumer",
+        "a multiple of 64",
+        "rows of the row tile per consumer warpgroup",
+        "[roles]\nrows_per_consumer = 64",
+    ),
+    knob(
+        "roles.producer_warps",
+        "1 to 4",
+        "warps of the producer warpgroup that stay",
+        "[roles]\nproducer_warps = 1",
+    ),
+    knob(
+        "roles.producer_registers",
+        "a multiple of 8, 24 to 256",
+        "registers per producer thread",
+        "[roles]\nproducer_registers = 24",
+    ),
+    knob(
+        "roles.consumer_registers",
+        "a multiple of 8, 24 to 256",
+        "registers per consumer thread",
+        "[roles]\nconsumer_registers = 240",
+    ),
+    knob(
+        "grid.persistence",
+        "none, static, dynamic",
+        "who hands out blocks",
+        "[grid]\npersistence = \"static\"",
+    ),
+    knob(
+        "grid.inner",
+        "a grid axis",
+        "the axis walked first, or inside a section",
+        "[grid]\ninner = \"q_block\"",
+    ),
+    knob(
+        "grid.descending",
+        "grid axes",
+        "axes walked from their last block to their first",
+        "[grid]\ndescending = [\"q_block\"]",
+    ),
+    knob(
+        "grid.section",
+        "blocks",
+        "blocks of the other axes that share the L2",
+        "[grid]\nsection = 8",
+    ),
+    knob(
+        "loads.LOAD.stages",
+        "1 to 16",
+        "slots of the ring",
+        "[loads.k]\nstages = 2",
+    ),
+    knob(
+        "loads.LOAD.ring",
+        "a name",
+        "loads with the same ring share its slots",
+        "[loads.k]\nring = \"kv\"",
+    ),
+    knob(
+        "loads.LOAD.release",
+        "early, late",
+        "when a slot goes back to the producer",
+        "[loads.k]\nrelease = \"early\"",
+    ),
+    knob(
+        "loads.LOAD.cache",
+        "normal, evict-first, evict-last",
+        "L2 eviction priority",
+        "[loads.k]\ncache = \"evict-last\"",
+    ),
+    knob(
+        "loads.LOAD.l2_promotion",
+        "0, 64, 128, 256",
+        "L2 promotion of the tensor map in bytes",
+        "[loads.k]\nl2_promotion = 256",
+    ),
+    knob(
+        "operands.VALUE",
+        "registers, shared",
+        "where a computed dot operand lives",
+        "[operands]\np16 = \"registers\"",
+    ),
+    knob(
+        "folds.FOLD.direction",
+        "ascending, descending",
+        "which way the trips are walked",
+        "[folds.kv]\ndirection = \"descending\"",
+    ),
+    knob(
+        "folds.FOLD.split",
+        "never, by-mask",
+        "whether trips without masking are a loop of their own",
+        "[folds.kv]\nsplit = \"by-mask\"",
+    ),
+    knob(
+        "folds.FOLD.stages.VALUE",
+        "0 or 1",
+        "a value at stage 1 runs one trip later",
+        "[folds.kv.stages]\no = 1",
+    ),
+    knob(
+        "folds.FOLD.order",
+        "`issue X`, `wait X`, `X`",
+        "order of events inside a trip",
+        "[folds.kv]\norder = [\"issue s\", \"issue o\", \"wait s\"]",
+    ),
+    knob(
+        "folds.FOLD.handoff",
+        "free, ping-pong",
+        "how consumer warpgroups share the tensor core",
+        "[folds.kv]\nhandoff = \"ping-pong\"",
+    ),
+    knob(
+        "folds.FOLD.rescale",
+        "exact, lazy, fixed",
+        "when the reference of a rescaled fold moves",
+        "[folds.kv]\nrescale = \"lazy\"",
+    ),
+    knob(
+        "folds.FOLD.lazy_threshold",
+        "0 to 32",
+        "growth that lazy rescaling lets pass, in powers of two",
+        "[folds.kv]\nlazy_threshold = 8.0",
+    ),
+    knob(
+        "folds.FOLD.exp2_polynomial_every",
+        "0 (none) or n",
+        "every n-th exp2 is a polynomial",
+        "[folds.kv]\nexp2_polynomial_every = 4",
+    ),
+    knob(
+        "folds.FOLD.peel",
+        "true, false",
+        "emit the first trip apart",
+        "[folds.kv]\npeel = true",
+    ),
+    knob(
+        "folds.FOLD.unroll",
+        "1 to 8",
+        "trips per iteration of the emitted loop",
+        "[folds.kv]\nunroll = 2",
+    ),
+    knob(
+        "stores.OUTPUT.buffer",
+        "own, or a load",
+        "the slot that stages an output tile",
+        "[stores.o]\nbuffer = \"q\"",
+    ),
+    knob(
+        "assembler.version",
+        "a pinned version",
+        "the assembler; default 13.5.37",
+        "[assembler]\nversion = \"13.5.37\"",
+    ),
+    knob(
+        "assembler.options",
+        "a list",
+        "assembler options, from the allowed list",
+        "[assembler]\noptions = [\"--register-usage-level=5\"]",
+    ),
+];
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use dsl::schedule::text::{Fault, parse};
+
+    #[test]
+    fn every_example_is_a_schedule() {
+        for knob in KNOBS {
+            parse(knob.example).unwrap_or_else(|e| panic!("{}: {e}", knob.key));
+        }
+    }
+
+    /// The keys the parser knows under a heading, as it lists them when it refuses a key.
+    fn known(heading: &str) -> BTreeSet<String> {
+        let errors = parse(&format!("{heading}\nno_such_key = 1"))
+            .expect_err("the key is unknown")
+            .errors;
+        let lists = errors.into_iter().find_map(|e| match e.kind {
+            Fault::UnknownKey { known, .. } => Some(known),
+            _ => None,
+        });
+        lists.expect("the parser lists its keys").into_iter().collect()
+    }
+
+    #[test]
+    fn the_table_has_exactly_the_parsers_keys() {
+        let of = |prefix: &str| -> BTreeSet<String> {
+            let rest = KNOBS
+                .iter()
+                .filter_map(|k| k.key.strip_prefix(prefix).map(str::to_owned));
+            rest.map(|k| k.split('.').next().unwrap_or_default().to_owned())
+                .collect()
+        };
+        assert_eq!(of(""), known(""));
+        assert_eq!(of("roles."), known("[roles]"));
+        assert_eq!(of("grid."), known("[grid]"));
+        assert_eq!(of("assembler."), known("[assembler]"));
+        assert_eq!(of("loads.LOAD."), known("[loads.k]"));
+        assert_eq!(of("folds.FOLD."), known("[folds.kv]"));
+        assert_eq!(of("stores.OUTPUT."), known("[stores.o]"));
+    }
+}

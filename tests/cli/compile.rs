@@ -1,0 +1,131 @@
+//! `compile`: every stage, the same bytes every time, and machine code where the assembler is there.
+
+use tools::testing::tools_or_skip;
+
+use crate::support::{ATTENTION, Folder, GEMM, SOFTMAX, warpwright};
+
+fn emit(problem: &str, stage: &str, more: &[&str]) -> Vec<u8> {
+    let mut args = vec!["compile", "--problem", problem, "--emit", stage];
+    args.extend(more);
+    warpwright(&args).exits(0).stdout
+}
+
+fn text(problem: &str, stage: &str) -> String {
+    String::from_utf8(emit(problem, stage, &["--schedule", "none"])).expect("text")
+}
+
+#[test]
+fn every_stage_speaks_its_own_language() {
+    for problem in [ATTENTION, GEMM, SOFTMAX] {
+        assert!(text(problem, "tile").starts_with("kernel "), "{problem}");
+        assert!(text(problem, "tile").contains("_tile"), "tile sizes are open");
+        assert!(text(problem, "scheduled").contains("[tiles]"), "{problem}");
+        assert!(text(problem, "role").contains("consumer"), "{problem}");
+        let ptx = text(problem, "ptx");
+        assert!(ptx.contains(".target sm_90a") && ptx.contains("mbarrier"), "{problem}");
+    }
+    assert!(text(ATTENTION, "ptx").contains("wgmma.mma_async"));
+}
+
+#[test]
+fn launch_facts_are_enough_for_a_foreign_loader() {
+    let facts: serde_json::Value = serde_json::from_str(&text(GEMM, "launch")).expect("JSON");
+    assert_eq!(facts["entry"], "gemm");
+    for key in [
+        "version",
+        "target",
+        "block",
+        "shared_bytes",
+        "grid",
+        "runtime",
+        "tensors",
+        "params",
+    ] {
+        assert!(!facts[key].is_null(), "no {key} in {facts:#}");
+    }
+    let params = facts["params"].as_array().expect("params");
+    let maps: Vec<_> = params.iter().filter(|p| p["kind"] == "tensor_map").collect();
+    assert!(
+        !maps.is_empty() && maps.iter().all(|m| m["box"].is_array()),
+        "{facts:#}"
+    );
+    // Each parameter of the entry has its recipe, in order.
+    let ptx = text(GEMM, "ptx");
+    let entry = ptx
+        .split(".entry")
+        .nth(1)
+        .and_then(|rest| rest.split(')').next())
+        .expect("an entry");
+    assert_eq!(entry.matches(".param").count(), params.len(), "{entry}");
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes() {
+    for problem in [ATTENTION, GEMM, SOFTMAX] {
+        for stage in ["tile", "scheduled", "role", "ptx", "launch"] {
+            let more = ["--json"];
+            assert_eq!(
+                emit(problem, stage, &more),
+                emit(problem, stage, &more),
+                "{stage} of {problem}"
+            );
+        }
+    }
+}
+
+#[test]
+fn runtime_sizes_do_not_reach_the_code() {
+    let small = text("fwd bf16 b1 s17x5 h2 d128 causal", "ptx");
+    let large = text("fwd bf16 b7 s4096 h64/8 d128 causal", "ptx");
+    assert_eq!(small, large);
+}
+
+#[test]
+fn the_scheduled_text_is_a_schedule_for_the_same_code() {
+    let folder = Folder::new();
+    for problem in [ATTENTION, GEMM, SOFTMAX] {
+        let file = folder.path("spelt_out.toml");
+        emit(problem, "scheduled", &["--out", &file]);
+        assert_eq!(
+            emit(problem, "ptx", &["--schedule", &file]),
+            emit(problem, "ptx", &[]),
+            "{problem}"
+        );
+        // And nothing is left to say.
+        let again = folder.path("again.toml");
+        emit(problem, "scheduled", &["--schedule", &file, "--out", &again]);
+        let read = |path: &str| std::fs::read_to_string(path).expect("written");
+        assert_eq!(read(&file), read(&again), "{problem}");
+    }
+}
+
+#[test]
+fn out_takes_the_result_and_leaves_a_note() {
+    let folder = Folder::new();
+    let file = folder.path("kernel.ptx");
+    let ran = warpwright(&["compile", "--problem", GEMM, "--emit", "ptx", "--out", &file]).exits(0);
+    assert!(ran.stdout.is_empty(), "the result is in the file");
+    assert!(ran.stderr.contains(&file), "{}", ran.stderr);
+    assert_eq!(std::fs::read(&file).expect("written"), emit(GEMM, "ptx", &[]));
+    let ran = warpwright(&["compile", "--problem", GEMM, "--emit", "ptx", "--out", &file, "--json"]).exits(0);
+    assert_eq!(ran.json()["out"], file.as_str());
+}
+
+#[test]
+fn machine_code_comes_out_whole() {
+    let Some(_tools) = tools_or_skip("machine_code_comes_out_whole").expect("usable tools") else {
+        return;
+    };
+    let cubin = emit(GEMM, "cubin", &[]);
+    assert!(cubin.starts_with(b"\x7fELF"), "a cubin is an ELF file");
+    assert_eq!(cubin, emit(GEMM, "cubin", &[]), "the same bytes every time");
+    let sass = String::from_utf8(emit(GEMM, "sass", &[])).expect("text");
+    assert!(sass.contains("HGMMA"), "no tensor-core instruction in\n{sass}");
+    let json = warpwright(&["compile", "--problem", ATTENTION, "--emit", "resources", "--json"])
+        .exits(0)
+        .json();
+    let function = &json["resources"]["functions"][0];
+    assert_eq!(function["name"], "attention_forward");
+    assert!(function["registers"].as_u64().is_some_and(|n| n > 0), "{json:#}");
+    assert_eq!(json["cubin_bytes"].as_u64().map(|n| n > 0), Some(true));
+}

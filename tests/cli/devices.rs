@@ -1,0 +1,199 @@
+//! Commands that need a GPU, on a machine that has none: they say so, after everything that can be refused without one.
+
+use driver::Finding;
+
+use crate::support::{ATTENTION, Folder, GEMM, assert_reason, warpwright};
+
+/// Whether this machine has no GPU; the tests of this file are about such machines.
+fn is_without_gpu(test: &str) -> bool {
+    let has_gpu = matches!(driver::probe().cuda, Finding::Found(found) if !found.devices.is_empty());
+    if has_gpu {
+        tools::testing::report_skip(test, "this machine has a GPU");
+    }
+    !has_gpu
+}
+
+#[test]
+fn without_a_gpu_they_say_so_and_name_the_simulator() {
+    if !is_without_gpu("without_a_gpu_they_say_so_and_name_the_simulator") {
+        return;
+    }
+    for command in ["run", "bench"] {
+        warpwright(&[command, "--problem", ATTENTION, "--device", "cuda:7", "--json"]).refused(4);
+        let error = warpwright(&[command, "--problem", ATTENTION, "--json"]).refused(4);
+        assert_eq!(error["kind"], "no-device");
+        assert!(
+            error["help"].as_str().is_some_and(|h| h.contains("--device sim")),
+            "{error:#}"
+        );
+        let text = warpwright(&[command, "--problem", ATTENTION]).exits(4).stderr;
+        assert!(text.contains("--device sim"), "{text}");
+    }
+}
+
+#[test]
+fn a_refusal_comes_before_the_question_for_a_gpu() {
+    let folder = Folder::new();
+    let file = folder.file("s.toml", "[roles]\nconsumers = 9\n");
+    for device in ["cuda:0", "cuda:7", "sim"] {
+        warpwright(&[
+            "run",
+            "--problem",
+            "fwd bf16 b1 s0 h1 d64 full",
+            "--device",
+            device,
+            "--json",
+        ])
+        .refused(2);
+        warpwright(&[
+            "run",
+            "--problem",
+            ATTENTION,
+            "--schedule",
+            &file,
+            "--device",
+            device,
+            "--json",
+        ])
+        .refused(2);
+        let named = format!("mine={file}");
+        warpwright(&[
+            "bench",
+            "--problem",
+            ATTENTION,
+            "--schedule",
+            &named,
+            "--device",
+            device,
+            "--json",
+        ])
+        .refused(2);
+    }
+}
+
+/// Exit codes 0, 2 and 6 of a device, without a GPU.
+#[test]
+fn the_simulated_device_verifies_and_reports() {
+    for problem in [
+        "gemm bf16 m100 n72 k40 nt",
+        "fwd f16 b1 s70x33 h2/1 d64 causal",
+        "softmax bf16 m40 n72",
+    ] {
+        let json = warpwright(&[
+            "run",
+            "--problem",
+            problem,
+            "--device",
+            "sim",
+            "--launches",
+            "1",
+            "--json",
+        ])
+        .exits(0)
+        .json();
+        assert_eq!(
+            (&json["ok"], &json["simulated"]),
+            (&true.into(), &true.into()),
+            "{problem}"
+        );
+        let families = json["outcome"]["report"]["families"].as_array().expect("families");
+        assert!(
+            families.len() > 3 && families.iter().all(|f| f["wrong"].is_null()),
+            "{json:#}"
+        );
+    }
+    // A kernel that does not come to its end within its budget counts as hung.
+    let hung = warpwright(&[
+        "run",
+        "--problem",
+        GEMM,
+        "--device",
+        "sim",
+        "--sim-instructions",
+        "1000",
+        "--json",
+    ])
+    .refused(6);
+    assert_eq!(
+        (&hung["kind"], &hung["outcome"]["outcome"]),
+        (&"device-fault".into(), &"hang".into())
+    );
+    let hung = warpwright(&[
+        "run",
+        "--problem",
+        GEMM,
+        "--device",
+        "sim",
+        "--sim-instructions",
+        "1000",
+    ])
+    .exits(6);
+    assert!(hung.stderr.contains("hang"), "{}", hung.stderr);
+    // There is nothing to time.
+    let error = warpwright(&["bench", "--problem", GEMM, "--device", "sim", "--json"]).refused(2);
+    assert_reason(&error, "--device", "sim", "cuda:0");
+}
+
+#[test]
+fn records_are_appended_line_by_line() {
+    let folder = Folder::new();
+    let file = folder.path("runs.jsonl");
+    for _ in 0..2 {
+        let args = [
+            "run",
+            "--problem",
+            "gemm bf16 m64 n64 k64 nn",
+            "--device",
+            "sim",
+            "--launches",
+            "1",
+            "--record",
+            &file,
+        ];
+        warpwright(&args).exits(0);
+    }
+    let text = std::fs::read_to_string(&file).expect("written");
+    let lines: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).expect("JSON")).collect();
+    assert_eq!(lines.len(), 2);
+    assert!(lines.iter().all(|l| l["outcome"]["outcome"] == "verified"), "{text}");
+}
+
+#[test]
+fn schedules_to_time_have_names_of_their_own() {
+    let error = warpwright(&[
+        "bench",
+        "--problem",
+        GEMM,
+        "--schedule",
+        "a=none",
+        "--schedule",
+        "a=none",
+        "--json",
+    ])
+    .refused(2);
+    assert_reason(&error, "--schedule", "a", "a name of its own");
+}
+
+#[test]
+fn problem_files_are_read_line_by_line() {
+    let folder = Folder::new();
+    let good = folder.file("good.txt", format!("# shapes\n\n{GEMM}\n  {ATTENTION}  \n"));
+    // Past the files, the device is what is left to refuse.
+    let error = warpwright(&[
+        "bench",
+        "--problems",
+        &good,
+        "--schedule",
+        "empty=none",
+        "--device",
+        "sim",
+        "--json",
+    ])
+    .refused(2);
+    assert_reason(&error, "--device", "sim", "cuda:0");
+    let bad = folder.file("bad.txt", format!("{GEMM}\nfwd bf16 b1 s1 h3/2 d64 full\n"));
+    let error = warpwright(&["bench", "--problems", &bad, "--json"]).refused(2);
+    assert_eq!(error["text"], "fwd bf16 b1 s1 h3/2 d64 full");
+    let empty = folder.file("empty.txt", "# nothing\n");
+    warpwright(&["bench", "--problems", &empty, "--json"]).refused(2);
+}

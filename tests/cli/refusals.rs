@@ -1,0 +1,337 @@
+//! Refusals: exit code 2 or 3, what was asked, what is true, what would be allowed. None of them needs a GPU.
+
+use crate::support::{ATTENTION, Folder, GEMM, assert_reason, run, warpwright};
+
+fn problem_error(problem: &str) -> serde_json::Value {
+    warpwright(&["check", "--problem", problem, "--json"]).refused(2)
+}
+
+#[test]
+fn illegal_problems_are_refused_at_their_place() {
+    for (problem, span, message) in [
+        ("fwd bf16 b0 s1 h1 d64 full", (10, 11), "allowed: 1 to 2147483647"),
+        ("fwd bf16 b1 s0 h1 d64 full", (13, 14), "q_len 0"),
+        ("fwd bf16 b1 s8x0 h1 d64 full", (15, 16), "kv_len 0"),
+        ("fwd bf16 b1 s8 h32/7 d64 full", (19, 20), "4 or 8"),
+        ("fwd bf16 b1 s8 h4/0 d64 full", (18, 19), "kv_heads 0"),
+        ("fwd bf61 b1 s8 h4 d64 full", (4, 8), "did you mean \"bf16\"?"),
+        ("fwd bf16 b1 s8 h4 d64 casual", (22, 28), "did you mean \"causal\"?"),
+        (
+            "gemm bf16 m128 n99999999999999999999 k8 nn",
+            (16, 36),
+            "allowed: 1 to 2147483647",
+        ),
+        ("fwd bf16 b1 s8 h4 d64", (21, 21), "ends where"),
+        ("fwd bf16 b1 s8 h4 d64 full full", (27, 31), "nothing more"),
+        ("", (0, 0), "ends where"),
+    ] {
+        let error = problem_error(problem);
+        assert_eq!(error["kind"], "refused");
+        let found = (&error["span"]["start"], &error["span"]["end"]);
+        assert_eq!(found, (&span.0.into(), &span.1.into()), "{problem}: {error:#}");
+        let text = error["message"].as_str().unwrap_or_default();
+        assert!(text.contains(message), "{problem}: {text}");
+    }
+}
+
+#[test]
+fn the_place_is_shown_with_carets() {
+    let ran = warpwright(&["check", "--problem", "fwd bf16 b2 s64 h32/7 d128 full"]).exits(2);
+    assert!(ran.stdout.is_empty(), "errors go to standard error");
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    let at = lines
+        .iter()
+        .position(|l| l.trim() == "fwd bf16 b2 s64 h32/7 d128 full")
+        .expect("the text is shown");
+    let digit = lines[at].find("/7").expect("the part to blame") + 1;
+    assert_eq!(lines[at + 1].find('^'), Some(digit), "{}", ran.stderr);
+}
+
+#[test]
+fn unsupported_head_sizes_are_refused() {
+    for head_dim in [8, 96, 192, 512] {
+        let error = problem_error(&format!("fwd bf16 b1 s8 h4 d{head_dim} full"));
+        assert_reason(&error, "head_dim", &format!("d{head_dim}"), "d64, d128, d256");
+    }
+}
+
+#[test]
+fn numbers_that_overflow_are_refused() {
+    let error = problem_error("fwd bf16 b2147483647 s2147483647 h2147483647 d64 full");
+    assert!(
+        error["message"].as_str().is_some_and(|m| m.contains("2^48")),
+        "{error:#}"
+    );
+    // Each tensor is small enough, but no 32-bit counter can number the blocks.
+    let error = problem_error("fwd bf16 b65536 s1 h65536 d64 full");
+    assert_reason(&error, "grid", "4294967296 blocks", "2147483647");
+}
+
+#[test]
+fn rows_the_copy_engine_cannot_address_are_refused() {
+    let error = problem_error("gemm bf16 m128 n100 k64 nn");
+    assert_reason(&error, "tensor b", "200 bytes", "multiple of 8 elements in n");
+    let error = problem_error("softmax bf16 m64 n1001");
+    assert_reason(&error, "tensor x", "2002 bytes", "multiple of 8 elements");
+    warpwright(&["check", "--problem", "softmax bf16 m64 n1000"]).exits(0);
+}
+
+fn schedule_error(problem: &str, text: &str) -> serde_json::Value {
+    let folder = Folder::new();
+    let file = folder.file("s.toml", text);
+    warpwright(&["check", "--problem", problem, "--schedule", &file, "--json"]).refused(2)
+}
+
+#[test]
+fn unknown_keys_are_refused_with_line_and_suggestion() {
+    let error = schedule_error(
+        ATTENTION,
+        "[tiles]\nq_tile = 128\n\n[loads.k]\nstage = 4\n\n[folds.kv]\nrescale = \"lasy\"\n",
+    );
+    let faults = error["faults"].as_array().expect("faults");
+    let found: Vec<_> = faults
+        .iter()
+        .map(|f| (f["line"].clone(), f["message"].as_str().unwrap_or_default()))
+        .collect();
+    assert_eq!(found.len(), 2, "{error:#}");
+    assert!(
+        found[0].0 == 5 && found[0].1.contains("did you mean `stages`?"),
+        "{found:?}"
+    );
+    assert!(
+        found[1].0 == 8 && found[1].1.contains("did you mean `lazy`?"),
+        "{found:?}"
+    );
+}
+
+#[test]
+fn names_the_kernel_does_not_have_are_refused() {
+    for (text, message) in [
+        ("[tiles]\nq_tiles = 128", "did you mean `q_tile`?"),
+        ("[loads.kk]\nstages = 2", "did you mean `k`?"),
+        ("[folds.vk]\nunroll = 2", "did you mean `kv`?"),
+        ("[folds.kv.stages]\nss = 1", "did you mean `s`?"),
+        ("kernel = \"gemm\"", "this kernel is `attention_forward`"),
+        ("[grid]\ninner = \"heads\"", "did you mean `head`?"),
+    ] {
+        let error = schedule_error(ATTENTION, text);
+        assert!(error.to_string().contains(message), "{text}: {error:#}");
+        assert!(error["faults"][0]["line"].is_number(), "{text}: {error:#}");
+    }
+}
+
+/// Problem and schedule; then the key, part of what was asked, and part of what is allowed.
+const PAST_THE_HARDWARE: &[[&str; 5]] = &[
+    [ATTENTION, "tiles.q_tile = 129", "tiles.q_tile", "129", "multiple of 8"],
+    [
+        ATTENTION,
+        "tiles = { q_tile = 128, kv_tile = 0 }",
+        "tiles.kv_tile",
+        "0",
+        "8..=4096",
+    ],
+    [ATTENTION, "roles.consumers = 4", "roles.consumers", "4", "1, 2 or 3"],
+    [
+        ATTENTION,
+        "roles.consumer_registers = 245",
+        "roles.consumer_registers",
+        "245",
+        "multiple of 8 in 24..=256",
+    ],
+    [
+        ATTENTION,
+        "roles.producer_registers = 16",
+        "roles.producer_registers",
+        "16",
+        "multiple of 8 in 24..=256",
+    ],
+    [
+        ATTENTION,
+        "tiles.q_tile = 128\nroles = { consumers = 2, producer_registers = 24, consumer_registers = 248 }",
+        "roles.consumer_registers",
+        "24 + 2 x 248",
+        "a sum of at most",
+    ],
+    [ATTENTION, "loads.k.stages = 17", "loads.k.stages", "17", "1 to 16"],
+    [
+        ATTENTION,
+        "loads.k.l2_promotion = 100",
+        "loads.k.l2_promotion",
+        "100",
+        "0, 64, 128, 256",
+    ],
+    [ATTENTION, "folds.kv.unroll = 9", "folds.kv.unroll", "9", "1 to 8"],
+    [
+        ATTENTION,
+        "folds.kv.lazy_threshold = -1.0",
+        "folds.kv.lazy_threshold",
+        "-1",
+        "0 to 32",
+    ],
+    [ATTENTION, "folds.kv.stages.o = 2", "folds.kv.stages.o", "2", "0 or 1"],
+    [
+        GEMM,
+        "assembler.version = \"9.9.9\"",
+        "assembler.version",
+        "9.9.9",
+        "13.5.37",
+    ],
+    [
+        GEMM,
+        "assembler.options = [\"--output-file=x\"]",
+        "assembler.options",
+        "--output-file=x",
+        "--maxrregcount",
+    ],
+];
+
+#[test]
+fn schedules_past_the_hardware_are_refused() {
+    for [problem, text, key, asked, allowed] in PAST_THE_HARDWARE {
+        let error = schedule_error(problem, text);
+        assert_reason(&error, key, asked, allowed);
+    }
+}
+
+#[test]
+fn tiles_past_shared_memory_are_refused() {
+    let error = schedule_error(
+        ATTENTION,
+        "[tiles]\nq_tile = 128\nkv_tile = 128\n\n[loads.k]\nstages = 8\n",
+    );
+    let reasons = error["reasons"].as_array().expect("reasons");
+    let about_memory = |r: &&serde_json::Value| r.to_string().contains("232448");
+    let reason = reasons.iter().find(about_memory).unwrap_or_else(|| panic!("{error:#}"));
+    assert!(
+        ["asked", "true", "allowed"]
+            .iter()
+            .all(|f| reason[f].as_str().is_some_and(|s| !s.is_empty())),
+        "{reason:#}"
+    );
+}
+
+#[test]
+fn files_that_are_no_schedule_are_refused() {
+    let folder = Folder::new();
+    let (bytes, broken) = (
+        folder.file("b.toml", b"\xff\xfe"),
+        folder.file("broken.toml", "tiles = ["),
+    );
+    let long = folder.file("long.toml", " ".repeat((1 << 20) + 1));
+    for (file, message) in [
+        (folder.path("missing.toml").as_str(), "cannot read"),
+        ("/dev/zero", "longer than"),
+        ("/", "cannot read"),
+        (bytes.as_str(), "not UTF-8"),
+        (broken.as_str(), "not TOML"),
+        (long.as_str(), "longer than"),
+    ] {
+        let error = warpwright(&["check", "--problem", GEMM, "--schedule", file, "--json"]).refused(2);
+        assert!(error.to_string().contains(message), "{file}: {error:#}");
+    }
+}
+
+#[test]
+fn the_command_line_itself_is_refused_in_json_too() {
+    for (args, message) in [
+        (&["compile", "--problem", GEMM, "--json"][..], "--emit"),
+        (&["compile", "--problem", GEMM, "--emit", "ptxx", "--json"], "ptx"),
+        (&["check", "--json"], "--problem"),
+        (&["chekc", "--json"], "check"),
+        (&["check", "--problem", GEMM, "--target", "sm_91", "--json"], "sm_90a"),
+        (&["bench", "--json"], "--problem"),
+        (
+            &["bench", "--problem", GEMM, "--schedule", "x.toml", "--json"],
+            "NAME=FILE",
+        ),
+        (&["run", "--problem", GEMM, "--device", "gpu", "--json"], "cuda:0"),
+    ] {
+        let error = warpwright(args).refused(2);
+        assert!(error.to_string().contains(message), "{args:?}: {error:#}");
+    }
+    warpwright(&["chekc"]).exits(2);
+    warpwright(&[]).exits(2);
+}
+
+#[test]
+fn an_unwritable_file_is_refused() {
+    let folder = Folder::new();
+    let file = folder.path("no/such/folder/x.ptx");
+    let error = warpwright(&["compile", "--problem", GEMM, "--emit", "ptx", "--out", &file, "--json"]).refused(2);
+    assert!(
+        error["message"].as_str().is_some_and(|m| m.contains("cannot write")),
+        "{error:#}"
+    );
+}
+
+/// Exit code 3 with each of its causes.
+#[test]
+fn what_is_not_assembled_says_why() {
+    let folder = Folder::new();
+    let cubin = |ptxas: &str| {
+        warpwright(&[
+            "compile",
+            "--problem",
+            GEMM,
+            "--emit",
+            "cubin",
+            "--ptxas",
+            ptxas,
+            "--json",
+        ])
+        .refused(3)
+    };
+    let error = cubin(&folder.path("no-ptxas"));
+    assert!(
+        error["message"].as_str().is_some_and(|m| m.contains("is not a file")),
+        "{error:#}"
+    );
+    let error = cubin(&folder.script("not-ptxas", "echo hello"));
+    assert!(
+        error["message"]
+            .as_str()
+            .is_some_and(|m| m.contains("names no version")),
+        "{error:#}"
+    );
+    // An assembler that refuses: its words come through as they are.
+    let says = "ptxas kernel.ptx, line 7; error   : Unknown symbol 'row'";
+    let refuses =
+        format!("case \"$*\" in *--version*) echo 'release 13.5, V13.5.37';; *) echo \"{says}\" >&2; exit 255;; esac");
+    let error = cubin(&folder.script("refusing-ptxas", &refuses));
+    assert_eq!(error["kind"], "not-assembled");
+    assert_eq!(error["ptxas_version"], "13.5.37");
+    assert_eq!(error["diagnostics"][0]["text"], says, "{error:#}");
+    // An assembler that would not assemble what is written.
+    let warning =
+        "ptxas info    : (C7510) Potential Performance Loss: wgmma.mma_async instructions are serialized due to x";
+    let serialises = format!(
+        "case \"$*\" in *--version*) echo 'release 13.5, V13.5.37';; *) echo \"{warning}\" >&2; echo code > kernel.cubin;; esac"
+    );
+    let error = cubin(&folder.script("serialising-ptxas", &serialises));
+    assert!(error.to_string().contains("C7510"), "{error:#}");
+}
+
+#[test]
+fn offline_without_an_assembler_names_the_command_that_helps() {
+    let folder = Folder::new();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_warpwright"));
+    command.args(["compile", "--problem", GEMM, "--emit", "cubin", "--offline", "--json"]);
+    command
+        .env("WARPWRIGHT_TOOLS", folder.path("empty"))
+        .env("PATH", folder.path("none"))
+        .env_remove("WARPWRIGHT_PTXAS");
+    let error = run(&mut command).refused(3);
+    assert!(
+        error["message"]
+            .as_str()
+            .is_some_and(|m| m.contains("cargo xtask tools")),
+        "{error:#}"
+    );
+    // PTX needs no assembler.
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_warpwright"));
+    command.args(["compile", "--problem", GEMM, "--emit", "ptx", "--offline"]);
+    command
+        .env("WARPWRIGHT_TOOLS", folder.path("empty"))
+        .env("PATH", folder.path("none"));
+    run(&mut command).exits(0);
+}
