@@ -3,6 +3,8 @@
 //! Each kernel is at most 40 lines. The simulator reads the PTX text; the interpreter reads the traced kernel: what they
 //! share is the kernel, and nothing of the code generator.
 
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
 mod four_dots;
 mod gated_mlp;
 mod harness;

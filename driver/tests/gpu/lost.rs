@@ -1,5 +1,5 @@
 //! Faults and hangs: they end a process's use of the device, so they happen in a child, which is this same
-//! test binary with one of the ignored `child_` tests.
+//! test binary with one of the `child_` tests, which do nothing unless a parent asks for them.
 
 use super::{add_and_check, buffer_of, gpu, kernel};
 use std::io::{BufRead, BufReader};
@@ -12,7 +12,7 @@ const CHILD: &str = "WARPWRIGHT_DRIVER_TEST_CHILD";
 
 fn child(name: &str) -> Child {
     Command::new(std::env::current_exe().unwrap())
-        .args([name, "--exact", "--ignored", "--nocapture"])
+        .args([name, "--exact", "--nocapture"])
         .env(CHILD, "1")
         .stdout(Stdio::piped())
         .spawn()
@@ -62,7 +62,6 @@ fn a_fault_is_sticky_and_reported() {
 }
 
 #[test]
-#[ignore = "the child of a_fault_is_sticky_and_reported"]
 fn child_faults() {
     if std::env::var_os(CHILD).is_none() {
         return;
@@ -105,7 +104,6 @@ fn a_hang_is_reported_at_its_deadline() {
 }
 
 #[test]
-#[ignore = "the child of a_hang_is_reported_at_its_deadline"]
 fn child_hangs() {
     if std::env::var_os(CHILD).is_none() {
         return;

@@ -155,9 +155,14 @@ impl Assembler {
         })
     }
 
-    /// The version a schedule names, else that of the first assembler, else the project's default.
+    /// The version a schedule names, else that of the first assembler without the register-operand hazard, else the
+    /// project's default: an old assembler that happens to be on a machine is never taken by itself.
     fn version(&self, choice: &AssemblerChoice) -> Result<String, AssemblyError> {
-        match (&choice.version, self.tools.first()) {
+        let sound = self
+            .tools
+            .iter()
+            .find(|tools| !tools.ptxas.has_register_operand_hazard());
+        match (&choice.version, sound) {
             (Some(asked), _) => match asked.parse::<PtxasVersion>() {
                 Ok(known) => Ok(known.as_str().to_owned()),
                 Err(_) => Err(AssemblyError::UnknownVersion { asked: asked.clone() }),
