@@ -404,7 +404,8 @@ fn roles(rows: u32, consumers: u32, s: &Schedule, target: &Target) -> Result<(u3
     let threads = 128 * (consumers + 1);
     let pool = target.registers / threads / 8 * 8 * threads;
     let entry = pool / threads;
-    if pair.0 > entry || pair.1 < entry {
+    let moves = target.family == crate::target::Family::WarpRoles;
+    if moves && (pair.0 > entry || pair.1 < entry) {
         let fact = format!("threads start with {entry}: the producer gives registers up, consumers take them");
         let asked = format!("{} for the producer, {} for consumers", pair.0, pair.1);
         return Err(Refusal::new(

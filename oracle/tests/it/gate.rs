@@ -40,7 +40,8 @@ fn figures_are_relative_to_the_row() {
     let report = verdict(&truth, &output(&[3.0, 4.0], 0.0), &output(&[3.0, 4.5], 0.0));
     assert_eq!(report.max.value, 0.1);
     assert_eq!(report.rms.value, 0.1);
-    assert_eq!(report.max.gate, 1.0 / 256.0);
+    assert_eq!(report.rms.gate, 1.0 / 256.0);
+    assert_eq!(report.max.gate, 1.0 / 128.0);
     assert_eq!(
         report.worst,
         RowId {
