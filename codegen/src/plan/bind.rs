@@ -9,19 +9,31 @@ use crate::error::{CompileError, Refusal};
 
 /// The kernel with every tile size literal.
 pub fn tiles(kernel: &Kernel, schedule: &Schedule) -> Result<Kernel, CompileError> {
-    let mut sizes = vec![];
-    for t in &kernel.tiles {
-        let size = schedule.tiles.get(&t.name).copied().unwrap_or(0);
-        if size == 0 || size > 4096 || size % 8 != 0 {
+    for (name, size) in &schedule.tiles {
+        if *size == 0 || *size > 4096 || !size.is_multiple_of(8) {
+            let fact = "a tile is loaded in groups of 8 rows";
             return Err(Refusal::new(
-                format!("tiles.{}", t.name),
+                format!("tiles.{name}"),
                 size.to_string(),
-                "a tile is loaded in groups of 8 rows",
+                fact,
                 "a multiple of 8 in 8..=4096",
             )
             .into());
         }
-        sizes.push(size);
+    }
+    let mut sizes = vec![];
+    for t in &kernel.tiles {
+        let Some(size) = schedule.tiles.get(&t.name) else {
+            let fact = "no default fits beside the sizes and roles that are given";
+            return Err(Refusal::new(
+                format!("tiles.{}", t.name),
+                "a default",
+                fact,
+                "a size for it, or fewer other choices",
+            )
+            .into());
+        };
+        sizes.push(*size);
     }
     Ok(Binder { sizes }.kernel(kernel))
 }
