@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dsl::schedule::Assembler as AssemblerChoice;
 use serde::{Deserialize, Serialize};
-use tools::{AssembleError, AssembleRequest, PtxasVersion, ToolSet};
+use tools::{AssembleError, AssembleRequest, Origin, PtxasVersion, ToolSet};
 
 pub use cache::{CacheError, CubinCache};
 
@@ -156,12 +156,13 @@ impl Assembler {
     }
 
     /// The version a schedule names, else that of the first assembler without the register-operand hazard, else the
-    /// project's default: an old assembler that happens to be on a machine is never taken by itself.
+    /// project's default: an old assembler that happens to be on the PATH is never taken by itself.
     fn version(&self, choice: &AssemblerChoice) -> Result<String, AssemblyError> {
+        let named = |tools: &ToolSet| tools.ptxas.origin != Origin::Path;
         let sound = self
             .tools
             .iter()
-            .find(|tools| !tools.ptxas.has_register_operand_hazard());
+            .find(|tools| named(tools) || !tools.ptxas.has_register_operand_hazard());
         match (&choice.version, sound) {
             (Some(asked), _) => match asked.parse::<PtxasVersion>() {
                 Ok(known) => Ok(known.as_str().to_owned()),
