@@ -494,13 +494,14 @@ fn sectioned(e: &mut Emitter<'_>, tile: Reg, counts: &[Opd], inner: usize, secti
             };
         }
     }
-    let width = e.mov(Class::B32, section);
+    let outer_count = e.mov(Class::B32, outer_count);
+    // Never wider than there is, so that its product with the inner axis is at most the number of blocks.
+    let width = e.int(IntOp::MinS, outer_count, section);
     let per = e.int(IntOp::MulLo, width, inner_count);
     let index = e.int(IntOp::DivS, tile, per);
     let back = e.int(IntOp::MulLo, index, per);
     let within = e.int(IntOp::Sub, tile, back);
     let first = e.int(IntOp::MulLo, index, width);
-    let outer_count = e.mov(Class::B32, outer_count);
     let left = e.int(IntOp::Sub, outer_count, first);
     let here = e.int(IntOp::MinS, width, left);
     let inner = e.int(IntOp::DivS, within, here);

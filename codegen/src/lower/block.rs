@@ -27,7 +27,16 @@ impl Lower<'_> {
             Op::Load { .. } if matches!(self.kernel.value(id).ty.shape, Shape::Mat(..)) => {}
             Op::Fold(f) => self.fold(id, &f, sink)?,
             Op::FoldOut { fold, carry } => self.fold_out(id, fold, carry, &mut sink.now)?,
-            Op::Store { tensor, at, src } => self.store(&StoreOf { tensor, at: &at, src }, &BTreeMap::new(), sink)?,
+            Op::Store { tensor, at, src } => self.store(
+                &StoreOf {
+                    tensor,
+                    at: &at,
+                    src,
+                    stage: 0,
+                },
+                &BTreeMap::new(),
+                sink,
+            )?,
             Op::Dot { .. } => {
                 let label = self.kernel.label(id);
                 return Err(Refusal::new(

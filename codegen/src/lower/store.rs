@@ -14,15 +14,17 @@ pub(super) struct StoreOf<'s> {
     pub tensor: TensorId,
     pub at: &'s [At],
     pub src: ValueId,
+    /// Whose loop counter its coordinates mean.
+    pub stage: u32,
 }
 
 impl Lower<'_> {
     /// Lowers one store; what must wait for the end of the block goes there.
     pub(super) fn store(&mut self, of: &StoreOf<'_>, local: &Local, sink: &mut Sink) -> Result<(), CompileError> {
-        let StoreOf { tensor, at, src } = *of;
+        let StoreOf { tensor, at, src, stage } = *of;
         let reg = self.tile(src, local)?;
         if matches!(self.kernel.value(src).ty.shape, Shape::Row(_)) {
-            let at = self.global_at(tensor, at, 0);
+            let at = self.global_at(tensor, at, stage);
             sink.now.push(Stmt::WriteGlobal { src: reg, at });
             return Ok(());
         }
@@ -63,7 +65,7 @@ impl Lower<'_> {
             span: [rows_per_consumer, 64],
             l2_promotion: 0,
         });
-        let coords: Vec<Coord> = self.coords(at, 0);
+        let coords: Vec<Coord> = self.coords(at, stage);
         sink.now.push(Stmt::Stage { src: reg, place, tile });
         sink.now.push(Stmt::StoreStaged {
             map,

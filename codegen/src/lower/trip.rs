@@ -183,7 +183,16 @@ impl Lower<'_> {
                         now: std::mem::take(&mut s.out),
                         late: std::mem::take(&mut s.late),
                     };
-                    let result = self.store(&StoreOf { tensor, at: &at, src }, &s.local, &mut sink);
+                    let result = self.store(
+                        &StoreOf {
+                            tensor,
+                            at: &at,
+                            src,
+                            stage: node.stage,
+                        },
+                        &s.local,
+                        &mut sink,
+                    );
                     (s.out, s.late) = (sink.now, sink.late);
                     result?;
                 }

@@ -249,6 +249,10 @@ fn choose(kernel: &Kernel, s: &Schedule, target: &Target) -> Result<Choices, Com
     let consumers = s.roles.consumers.unwrap_or(default_consumers(rows));
     let roles = roles(rows, consumers, s, target)?;
     let uneven = defaults::uneven_axis(kernel);
+    if let Some(section) = s.grid.section.filter(|n| *n == 0 || i32::try_from(*n).is_err()) {
+        let fact = "a section holds at least one block, and blocks are counted with 31 bits";
+        return Err(Refusal::new("grid.section", section.to_string(), fact, "1 to 2147483647").into());
+    }
     let inner = axis(kernel, s.grid.inner.as_deref()).or(uneven).unwrap_or(0);
     let given = s.grid != dsl::schedule::Grid::default();
     let backwards = |i: usize, name: &String| s.grid.descending.contains(name) || (!given && uneven == Some(i));
@@ -405,7 +409,8 @@ fn roles(rows: u32, consumers: u32, s: &Schedule, target: &Target) -> Result<(u3
     let pool = target.registers / threads / 8 * 8 * threads;
     let entry = pool / threads;
     let moves = target.family == crate::target::Family::WarpRoles;
-    if moves && (pair.0 > entry || pair.1 < entry) {
+    // A thread holds 255 registers at most, also where the pool would give it 256.
+    if moves && (pair.0 > entry.min(target.registers_per_thread) || pair.1 < entry) {
         let fact = format!("threads start with {entry}: the producer gives registers up, consumers take them");
         let asked = format!("{} for the producer, {} for consumers", pair.0, pair.1);
         return Err(Refusal::new(
@@ -523,18 +528,43 @@ fn folds(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Com
             )
             .into());
         }
-        if !(0.0..=32.0).contains(&choice.lazy_threshold) {
+        let late_mask = f
+            .body
+            .iter()
+            .any(|v| matches!(kernel.op(*v), Op::Mask { .. }) && runs_late(kernel, f, &choice, *v));
+        if late_mask && choice.split == Split::ByMask {
+            let fact = "a mask at stage 1 belongs to the trip before, which may be of the other part";
+            let key = format!("folds.{}.split", f.name);
+            return Err(Refusal::new(key, "by-mask", fact, "never, or the mask at stage 0").into());
+        }
+        // Weights reach two to the threshold: f16 ends below 2^16.
+        let to_f16 = |v: &ValueId| matches!(kernel.op(*v), Op::Cast(_)) && kernel.value(*v).ty.dtype == dsl::DType::F16;
+        let most = if f.body.iter().any(to_f16) { 15.0 } else { 32.0 };
+        if !(0.0..=most).contains(&choice.lazy_threshold) {
             return Err(Refusal::new(
                 format!("folds.{}.lazy_threshold", f.name),
                 choice.lazy_threshold.to_string(),
                 "weights may exceed one by this power of two",
-                "0 to 32",
+                format!("0 to {most}"),
             )
             .into());
         }
         choices.folds.insert(id, choice);
     }
     Ok(())
+}
+
+/// Whether a value of the fold ends up at stage 1: it, or something it is computed from in the same trip, was put there.
+fn runs_late(kernel: &Kernel, f: &dsl::ir::Fold, choice: &FoldChoice, id: ValueId) -> bool {
+    let mut open = vec![id];
+    while let Some(v) = open.pop() {
+        match choice.stages.get(&kernel.label(v)) {
+            Some(stage) if *stage > 0 => return true,
+            Some(_) => {}
+            None => open.extend(kernel.op(v).operands().into_iter().filter(|o| f.body.contains(o))),
+        }
+    }
+    false
 }
 
 fn stores(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), CompileError> {

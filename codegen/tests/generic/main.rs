@@ -9,4 +9,5 @@ mod four_dots;
 mod gated_mlp;
 mod harness;
 mod random;
+mod regressions;
 mod windowed;

@@ -1,0 +1,54 @@
+//! One test per finding of hostile schedules.
+
+use dsl::DType;
+use kernels::{attention, gemm, row_softmax};
+
+use crate::harness::{Case, schedule};
+
+#[test]
+fn schedules_that_gave_wrong_results_are_refused() {
+    let spec = attention::Spec {
+        dtype: DType::F16,
+        head_dim: 64,
+        causal: true,
+    };
+    let kernel = attention::forward(spec).unwrap();
+    for (text, key) in [
+        ("[folds.kv.stages]\ns = 1\n", "folds.kv.split"),
+        ("[grid]\nsection = 0\n", "grid.section"),
+        ("[grid]\nsection = 4294967295\n", "grid.section"),
+        ("[folds.kv]\nlazy_threshold = 18.0\n", "folds.kv.lazy_threshold"),
+        (
+            "[roles]\nproducer_registers = 256\nconsumers = 1\n",
+            "roles.consumer_registers",
+        ),
+    ] {
+        let text = format!("tiles = {{ q_tile = 64, kv_tile = 64 }}\n{text}");
+        let refused = Case::legal(&kernel, &schedule(&text)).err().map(|e| e.to_string());
+        assert!(refused.as_ref().is_some_and(|m| m.contains(key)), "{text}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_store_at_stage_one_writes_where_its_trip_says() {
+    let kernel = row_softmax::row_softmax(DType::Bf16).unwrap();
+    let schedule = schedule("tiles = { m_tile = 64, n_tile = 64 }\n[folds.write.stages]\nx_write = 1\n");
+    let case = Case::new(&kernel, &schedule).runtime("m", 70).runtime("n", 200);
+    let case = case.input("x", &[70, 200], 3.0).output("y", &[70, 200]);
+    case.check("late store", 4e-3);
+}
+
+#[test]
+fn a_section_wider_than_the_grid_is_the_grid() {
+    let spec = gemm::Spec {
+        dtype: DType::Bf16,
+        a_transposed: false,
+        b_transposed: false,
+    };
+    let kernel = gemm::gemm(spec).unwrap();
+    let schedule = schedule("tiles = { m_tile = 64, n_tile = 64, k_tile = 64 }\n[grid]\nsection = 2147483647\n");
+    let case = Case::new(&kernel, &schedule);
+    let case = case.runtime("m", 200).runtime("n", 264).runtime("k", 200);
+    let case = case.input("a", &[200, 200], 1.0).input("b", &[200, 264], 1.0);
+    case.output("c", &[200, 264]).check("wide section", 4e-3);
+}
