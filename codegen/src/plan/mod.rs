@@ -6,7 +6,7 @@ pub mod defaults;
 use std::collections::BTreeMap;
 
 use dsl::Kernel;
-use dsl::ir::{BinaryOp, Extent, Op, Shape, TensorId, ValueId};
+use dsl::ir::{Extent, Op, Shape, TensorId, ValueId};
 use dsl::schedule::{Cache, Direction, Handoff, Persistence, Placement, Release, Rescale, Schedule, Split};
 
 use crate::error::{CompileError, Refusal};
@@ -591,10 +591,4 @@ fn stores(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Co
         choices.stores.insert(id, staging);
     }
     Ok(())
-}
-
-/// Whether an operation multiplies, for contraction.
-#[must_use]
-pub fn is_mul(op: &Op) -> bool {
-    matches!(op, Op::Binary(BinaryOp::Mul, ..))
 }
