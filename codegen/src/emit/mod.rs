@@ -9,6 +9,7 @@ mod dot;
 mod expr;
 pub(crate) mod frame;
 mod mask;
+mod narrow;
 mod stmt;
 mod warp_dot;
 

@@ -123,7 +123,7 @@ impl Lower<'_> {
         self.run(s, n)
     }
 
-    fn wait_for(&mut self, s: &mut State<'_>, n: usize) {
+    pub(super) fn wait_for(&mut self, s: &mut State<'_>, n: usize) {
         let Some(at) = s.in_flight.iter().position(|x| *x == n) else {
             return;
         };

@@ -172,7 +172,7 @@ fn registers_suffice(kernel: &Kernel, s: &Schedule, rows: u32) -> bool {
     if row_tile(&bound).is_err() {
         return false;
     }
-    let consumers = s.roles.consumers.unwrap_or(super::default_consumers(rows));
+    let consumers = super::consumers(s, rows);
     let budget = s
         .roles
         .consumer_registers

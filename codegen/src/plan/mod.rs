@@ -36,6 +36,8 @@ pub struct FoldChoice {
     pub unroll: u32,
     /// The first trip is emitted apart even where nothing needs it.
     pub peel: bool,
+    /// Masked dots of the first trip may run over the left half of their columns.
+    pub narrow: bool,
 }
 
 /// Where a stored tile is staged.
@@ -246,7 +248,7 @@ pub fn row_tile(kernel: &Kernel) -> Result<u32, Refusal> {
 
 fn choose(kernel: &Kernel, s: &Schedule, target: &Target) -> Result<Choices, CompileError> {
     let rows = row_tile(kernel)?;
-    let consumers = s.roles.consumers.unwrap_or(default_consumers(rows));
+    let consumers = consumers(s, rows);
     let roles = roles(rows, consumers, s, target)?;
     let uneven = defaults::uneven_axis(kernel);
     if let Some(section) = s.grid.section.filter(|n| *n == 0 || i32::try_from(*n).is_err()) {
@@ -337,6 +339,15 @@ fn axis(kernel: &Kernel, name: Option<&str>) -> Option<usize> {
 fn by_name(kernel: &Kernel, name: &str) -> Option<ValueId> {
     let at = kernel.values.iter().position(|v| v.name.as_deref() == Some(name))?;
     u32::try_from(at).ok().map(ValueId)
+}
+
+/// How many consumers share a row tile: as asked, else as the rows of one say, else by the size of the tile.
+fn consumers(s: &Schedule, rows: u32) -> u32 {
+    let shared = || s.roles.rows_per_consumer.and_then(|per| rows.checked_div(per));
+    s.roles
+        .consumers
+        .or_else(shared)
+        .unwrap_or_else(|| default_consumers(rows))
 }
 
 /// Consumer warpgroups for a row tile.
@@ -509,6 +520,7 @@ fn folds(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Com
             exp2_polynomial_every: plan.exp2_polynomial_every.unwrap_or(0),
             unroll: plan.unroll.unwrap_or(1),
             peel: plan.peel.unwrap_or(false),
+            narrow: plan.narrow.unwrap_or(false),
         };
         if let Some((name, stage)) = choice.stages.iter().find(|(_, s)| **s > 1) {
             return Err(Refusal::new(
