@@ -129,8 +129,12 @@ pub fn bind<D: Device>(
     prepared.bind(device, &input)
 }
 
-/// The whole right result by the plain kernel, where the plan asks for it. The inputs must be in place, and unread so far.
-fn plain_result<'t, D: Device>(
+/// The whole right result by the plain kernel, where the rule asks for it. The inputs must be in place, and no kernel under
+/// test have run on them.
+///
+/// # Errors
+/// A plain kernel that does not load, or a failure of the device.
+pub fn plain_result<'t, D: Device>(
     device: &D,
     (set, case): (&TensorSet<D>, &Case),
     truth: &'t Truth,
@@ -192,8 +196,11 @@ fn run_family<D: Device>(
     Ok(report)
 }
 
-/// Judges one output in every way there is, into the report.
-fn judge(
+/// Judges one output in every way there is, into the report; what is wrong is the result.
+///
+/// # Errors
+/// A reference that is no measure.
+pub fn judge(
     case: &Case,
     (truth, plain): (&Truth, Option<&PlainOutput>),
     output: &Output,

@@ -80,7 +80,9 @@ impl From<LaunchError> for VerifyError {
 }
 
 impl FamilyReport {
-    pub(super) const fn new(family: Family) -> Self {
+    /// Nothing judged yet.
+    #[must_use]
+    pub const fn new(family: Family) -> Self {
         Self {
             family,
             errors: None,
