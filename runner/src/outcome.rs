@@ -195,7 +195,10 @@ impl From<VerifyError> for Outcome {
             VerifyError::Device(error) => Self::of_device(stage, &error),
             VerifyError::Bind(_) | VerifyError::NoFamilies => Self::Refused(ended(stage, error)),
             VerifyError::Input(oracle::inputs::InputError::NoMemory { .. }) => Self::Limit(ended(stage, error)),
-            VerifyError::Input(_) | VerifyError::Reference(_) | VerifyError::Gate(_) => Self::Bug(ended(stage, error)),
+            VerifyError::Input(_)
+            | VerifyError::Reference(_)
+            | VerifyError::Gate(_)
+            | VerifyError::PlainKernel { .. } => Self::Bug(ended(stage, error)),
         }
     }
 }

@@ -175,11 +175,15 @@ pub fn append(path: &Path, record: &impl Serialize) -> io::Result<()> {
         .write_all(&line)
 }
 
-fn program() -> String {
+/// Name and version of this program.
+#[must_use]
+pub fn program() -> String {
     format!("warpwright {}", env!("CARGO_PKG_VERSION"))
 }
 
-fn utc_now() -> String {
+/// The time now, `2026-01-31T12:00:00Z`.
+#[must_use]
+pub fn utc_now() -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     utc(since.map_or(0, |since| since.as_secs()))
 }

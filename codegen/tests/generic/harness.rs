@@ -7,6 +7,7 @@ use dsl::interp::{Bindings, Interpreter, Precision, TensorData, Tensors};
 use dsl::schedule::Schedule;
 use half::bf16;
 use sim::{Arg, Buffer, Device, DeviceConfig, ElemType, LaunchConfig, Module, Swizzle, TensorMapSpec};
+use testkit::examples::Example;
 use warpwright_codegen::launch::Param;
 use warpwright_codegen::{CompileError, Compiled, compile, target};
 
@@ -56,18 +57,7 @@ impl Case {
     /// Noise of about the given spread, the same on every run.
     pub fn input(mut self, name: &str, dims: &[usize], spread: f64) -> Self {
         let tensor = self.kernel.tensors.iter().find(|t| t.name == name).unwrap();
-        let mut state = name.bytes().fold(0x9e37_79b9_7f4a_7c15_u64, |s, b| {
-            s.wrapping_mul(31).wrapping_add(u64::from(b))
-        });
-        let mut noise = || {
-            state = state
-                .wrapping_mul(6_364_136_223_846_793_005)
-                .wrapping_add(1_442_695_040_888_963_407);
-            (state >> 40) as f64 / f64::from(1 << 23) - 1.0
-        };
-        let data = (0..dims.iter().product::<usize>())
-            .map(|_| spread * (noise() + noise() + noise()))
-            .collect();
+        let data = testkit::noise(name, dims.iter().product(), spread);
         self.inputs
             .insert(name.into(), TensorData::dense(tensor.dtype, dims, data).unwrap());
         self
@@ -76,6 +66,22 @@ impl Case {
     pub fn output(mut self, name: &str, dims: &[usize]) -> Self {
         self.outputs.push((name.into(), dims.to_vec()));
         self
+    }
+
+    /// The case of an example.
+    pub fn example(example: &Example) -> Self {
+        let mut case = Self::new(&example.kernel, &schedule(&example.schedule));
+        for (name, value) in &example.runtime {
+            case = case.runtime(name, *value);
+        }
+        for (name, value) in &example.scalars {
+            case = case.scalar(name, *value);
+        }
+        for input in &example.inputs {
+            case = case.input(input.name, &input.dims, input.spread);
+        }
+        let outputs = example.outputs.iter();
+        outputs.fold(case, |case, (name, dims)| case.output(name, dims))
     }
 
     /// Runs both and compares: `‖simulated - interpreted‖ <= tolerance * ‖interpreted‖`, no findings, nothing unwritten.

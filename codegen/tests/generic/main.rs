@@ -1,14 +1,12 @@
 //! Kernels that no pass was written for: traced, compiled, simulated, and compared with the interpreter of the tile IR.
 //!
-//! Each kernel is at most 40 lines. The simulator reads the PTX text; the interpreter reads the traced kernel: what they
+//! The kernels are those of `testkit`, at most 40 lines each. The simulator reads the PTX text; the interpreter reads the traced kernel: what they
 //! share is the kernel, and nothing of the code generator.
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
-mod four_dots;
-mod gated_mlp;
+mod examples;
 mod harness;
 mod knobs;
 mod random;
 mod regressions;
-mod windowed;

@@ -226,7 +226,7 @@ fn a_kernel_no_pass_was_written_for() {
         .tile("m_tile", 64)
         .tile("n_tile", 64)
         .tile("k_tile", 64);
-    let c = compiled(&kernels_of_ours::gated_layer(dtype), &s);
+    let c = compiled(&testkit::gated_mlp(dtype).unwrap(), &s);
     let sizes = BTreeMap::from([("m", m as u32), ("n", n as u32), ("k", k as u32)]);
     let got = run(&Run {
         compiled: &c,

@@ -13,7 +13,8 @@
 //! its worker, and the next one goes on with the next problem.
 
 mod shapes;
-mod table;
+#[path = "../shared/supervise.rs"]
+mod supervise;
 mod worker;
 
 use std::path::PathBuf;
@@ -107,7 +108,10 @@ fn main() -> ExitCode {
     let done = match args.worker_from {
         Some(from) => worker::run(&args, from),
         None if args.prepare => worker::prepare(&args),
-        None => table::supervise(&args),
+        None => supervise::supervise(supervise::Watch {
+            entries: args.entries().len(),
+            deadline_s: args.deadline_s,
+        }),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use codegen::target::SM_90A;
 use dsl::schedule::{Schedule, text};
 use oracle::inputs::Family;
-use serde::{Deserialize, Serialize};
 use tools::{ResolveOptions, ToolSet};
 use warpwright_runner::evaluate::{Bench, Candidate, Evaluation, build, evaluate_untimed, load};
 use warpwright_runner::record::{ComparisonRecord, Origin, Record, append, schedule_text};
@@ -18,22 +17,8 @@ use warpwright_runner::{
     Assembler, CubinCache, CudaDevice, Device, Outcome, SimDevice, SimOptions, Truths, compile_only,
 };
 
+use super::supervise::{AnyError, Progress};
 use super::{Args, Entry, TimeWord};
-
-pub type AnyError = Box<dyn std::error::Error>;
-
-/// What a worker says about one entry; the supervisor's table is made of these.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Progress {
-    pub index: usize,
-    pub problem: String,
-    pub layout: String,
-    pub outcome: String,
-    pub text: String,
-    pub wall_s: f64,
-    /// Whether the worker ended itself after this entry.
-    pub last: bool,
-}
 
 /// A schedule and what to call it.
 type Named = (String, Schedule);

@@ -10,7 +10,7 @@ use driver::{
 };
 use oracle::flops::Machine;
 
-use super::{Device, DeviceError, DeviceFacts, FaultClass, Image, LaunchTimes, Reading, Timing};
+use super::{Device, DeviceError, DeviceFacts, FaultClass, Image, LaunchTimes, Reading, Timing, queue};
 use crate::launch::Arg;
 
 /// Launches in flight at most. The driver's queue is longer, so that queueing never blocks on a hung kernel and every
@@ -24,7 +24,7 @@ const HOPPER_FLOPS_PER_SM_CLOCK: f64 = 4096.0;
 /// A GPU.
 pub struct CudaDevice {
     context: Context,
-    stream: Stream,
+    stream: Arc<Stream>,
     facts: DeviceFacts,
     epoch: Instant,
 }
@@ -39,15 +39,31 @@ pub struct CudaBound {
     function: Arc<Function>,
     spec: LaunchSpec,
     args: PackedArgs,
+    has_scratch: bool,
+    /// Kept alive, so that no other stream gets its handle.
+    stream: Arc<Stream>,
 }
 
 impl CudaBound {
-    /// Queues one launch on any stream of the context. Launches that may overlap need separate scratch: one bound each.
+    /// Queues one launch on a stream of the context: any stream for a kernel without scratch, else the one it was bound on.
     ///
     /// # Errors
-    /// The driver's refusal; a fault of earlier work.
+    /// Another stream than the scratch's owner; the driver's refusal; a fault of earlier work.
     pub fn launch_on(&self, stream: &Stream) -> Result<(), DeviceError> {
-        Ok(self.function.launch(stream, &self.spec, &self.args)?)
+        self.check_queue(stream)?;
+        Ok(self.queue(stream)?)
+    }
+
+    /// Whether a launch on that stream leaves the scratch with one owner.
+    ///
+    /// # Errors
+    /// [`FaultClass::Refused`].
+    pub(super) fn check_queue(&self, stream: &Stream) -> Result<(), DeviceError> {
+        queue::check(self.has_scratch, self.stream.raw(), stream.raw())
+    }
+
+    pub(super) fn queue(&self, stream: &Stream) -> Result<(), driver::DriverError> {
+        self.function.launch(stream, &self.spec, &self.args)
     }
 
     /// The launch's shape.
@@ -73,7 +89,7 @@ impl CudaDevice {
     pub fn open(ordinal: u32, deadline: Duration) -> Result<Self, DeviceError> {
         let context = Driver::open()?.context(ordinal)?;
         context.set_deadline(deadline);
-        let stream = Stream::new(&context)?;
+        let stream = Arc::new(Stream::new(&context)?);
         let facts = facts_of(&context);
         Ok(Self {
             context,
@@ -83,20 +99,38 @@ impl CudaDevice {
         })
     }
 
+    /// The same GPU with a stream of its own: work queued there may overlap with work queued here. Loaded kernels serve
+    /// both; a kernel with scratch is bound on each.
+    ///
+    /// # Errors
+    /// No further stream.
+    pub fn sibling(&self) -> Result<Self, DeviceError> {
+        Ok(Self {
+            context: self.context.clone(),
+            stream: Arc::new(Stream::new(&self.context)?),
+            facts: self.facts.clone(),
+            epoch: self.epoch,
+        })
+    }
+
     #[must_use]
     pub const fn context(&self) -> &Context {
         &self.context
     }
 
     #[must_use]
-    pub const fn stream(&self) -> &Stream {
+    pub fn stream(&self) -> &Stream {
         &self.stream
+    }
+
+    pub(super) fn own_stream(&self) -> Arc<Stream> {
+        Arc::clone(&self.stream)
     }
 
     fn arg(&self, arg: &Arg) -> Result<KernelArg, DeviceError> {
         Ok(match arg {
             Arg::TensorMap(spec) => KernelArg::TensorMap(TensorMap::encode(&self.context, spec)?),
-            Arg::Address(address) => KernelArg::DevicePtr(*address),
+            Arg::Address(address) | Arg::Scratch(address) => KernelArg::DevicePtr(*address),
             // Two's complement: the kernel reads the same 64 bits as signed.
             Arg::Stride(elems) => KernelArg::U64(elems.cast_unsigned()),
             Arg::Size(size) => KernelArg::I32(*size),
@@ -177,6 +211,7 @@ impl Device for CudaDevice {
     fn bind(&self, kernel: &CudaKernel, spec: &LaunchSpec, args: &[Arg]) -> Result<CudaBound, DeviceError> {
         spec.validate(&kernel.function.limits())
             .map_err(driver::DriverError::from)?;
+        let has_scratch = args.iter().any(|arg| matches!(arg, Arg::Scratch(_)));
         let args = args.iter().map(|arg| self.arg(arg)).collect::<Result<Vec<_>, _>>()?;
         let packed = PackedArgs::pack(&args).map_err(driver::DriverError::from)?;
         if let Some(params) = kernel.function.params() {
@@ -186,6 +221,8 @@ impl Device for CudaDevice {
             function: Arc::clone(&kernel.function),
             spec: *spec,
             args: packed,
+            has_scratch,
+            stream: self.own_stream(),
         })
     }
 

@@ -4,14 +4,17 @@
 //! ([`crate::launch`]). Devices that can be timed implement [`Timing`] too; a simulator does not, so that its cycles can
 //! never be taken for times.
 
+mod captured;
 mod cuda;
 mod error;
+mod queue;
 mod sim;
 
 use codegen::launch::LaunchFacts;
 use driver::LaunchSpec;
 use serde::{Deserialize, Serialize};
 
+pub use captured::Captured;
 pub use cuda::{CudaBound, CudaDevice, CudaKernel};
 pub use error::{DeviceError, FaultClass};
 pub use sim::{SimBound, SimDevice, SimKernel, SimOptions};

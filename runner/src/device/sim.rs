@@ -98,7 +98,7 @@ impl SimDevice {
     fn arg(&self, arg: &Arg) -> Result<SimArg, DeviceError> {
         Ok(match arg {
             Arg::TensorMap(spec) => self.map(spec)?,
-            Arg::Address(address) => SimArg::U64(*address),
+            Arg::Address(address) | Arg::Scratch(address) => SimArg::U64(*address),
             Arg::Stride(elems) => SimArg::U64(elems.cast_unsigned()),
             Arg::Size(size) => SimArg::U32(size.cast_unsigned()),
             Arg::Scalar(value) => SimArg::F32(*value),

@@ -27,6 +27,8 @@ pub enum Arg {
     TensorMap(TensorMapSpec),
     /// A device address, `u64`.
     Address(u64),
+    /// The address of scratch that belongs to this launch alone, `u64`.
+    Scratch(u64),
     /// Elements between neighbours, `i64`.
     Stride(i64),
     /// A runtime size, `i32`.
@@ -41,7 +43,11 @@ pub struct Prepared<D: Device> {
     facts: LaunchFacts,
 }
 
-/// A kernel with its arguments and its own scratch memory. Launches of one bound kernel must not overlap.
+/// A kernel with its arguments and its own scratch memory.
+///
+/// Scratch has one owner: launches of one bound kernel must not overlap, so a bound kernel with scratch belongs to the
+/// queue (stream) of the device it was bound on, and a launch elsewhere is refused. Another stream needs a bound kernel of
+/// its own, from [`Prepared::bind`] on [`crate::CudaDevice::sibling`].
 pub struct Bound<D: Device> {
     inner: D::Bound,
     /// Each is (memory, contents before the first launch).
@@ -98,7 +104,7 @@ impl<D: Device> Prepared<D> {
             PlannedArg::Ready(arg) => Ok(arg.clone()),
             PlannedArg::Scratch(index) => scratch
                 .get(*index)
-                .map(|(buffer, _)| Arg::Address(device.address(buffer)))
+                .map(|(buffer, _)| Arg::Scratch(device.address(buffer)))
                 .ok_or_else(|| DeviceError::new(FaultClass::Other, format!("no scratch {index} was planned"))),
         });
         let args = args.collect::<Result<Vec<_>, _>>()?;
@@ -116,7 +122,7 @@ impl<D: Device> Bound<D> {
         device.launch(&self.inner)
     }
 
-    /// The device's form, for other streams and for timing.
+    /// The device's form, for timing, and for other streams where there is no scratch.
     #[must_use]
     pub const fn inner(&self) -> &D::Bound {
         &self.inner

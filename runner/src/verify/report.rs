@@ -6,6 +6,7 @@ use oracle::reference::ReferenceError;
 use serde::{Deserialize, Serialize};
 
 use super::VerifyPlan;
+use super::whole::WholeReport;
 use crate::case::Case;
 use crate::device::DeviceError;
 use crate::launch::{BindError, LaunchError};
@@ -16,6 +17,8 @@ use crate::launch::{BindError, LaunchError};
 pub enum Wrong {
     /// The error gate; see the family's `errors`.
     Errors,
+    /// The gate on the whole tensor; see the family's `whole`.
+    WholeTensor,
     /// An input was written.
     InputChanged { tensor: String, elems: u64 },
     /// Elements between the rows of a strided output were written.
@@ -28,6 +31,8 @@ pub struct FamilyReport {
     pub family: Family,
     /// Of the last output judged.
     pub errors: Option<ErrorReport>,
+    /// Every row of that output against the plain reference kernel, where the f64 reference covers sampled rows only.
+    pub whole: Option<WholeReport>,
     /// Whether all launches gave the same bits.
     pub repeatable: bool,
     pub wrong: Option<Wrong>,
@@ -60,6 +65,9 @@ pub enum VerifyError {
     Reference(#[from] ReferenceError),
     #[error("gate: {0}")]
     Gate(#[from] GateError),
+    /// A fault of ours.
+    #[error("the plain reference kernel is no measure on these inputs: {text}")]
+    PlainKernel { text: String },
 }
 
 impl From<LaunchError> for VerifyError {
@@ -72,14 +80,24 @@ impl From<LaunchError> for VerifyError {
 }
 
 impl FamilyReport {
-    pub(super) const fn new(family: Family) -> Self {
+    /// Nothing judged yet.
+    #[must_use]
+    pub const fn new(family: Family) -> Self {
         Self {
             family,
             errors: None,
+            whole: None,
             repeatable: true,
             wrong: None,
             wrong_launch: None,
         }
+    }
+
+    /// Rows judged against f64, and rows compared with the plain reference kernel.
+    #[must_use]
+    pub fn rows_checked(&self) -> (u64, u64) {
+        let rows_f64 = self.errors.as_ref().map_or(0, |errors| errors.rows);
+        (rows_f64, self.whole.as_ref().map_or(0, |whole| whole.rows))
     }
 
     pub(super) fn failed(mut self, launch: u32, wrong: Wrong) -> Self {
@@ -127,11 +145,14 @@ impl std::fmt::Display for FamilyReport {
                     "{elems} elements between the rows of `{tensor}` were written; allowed: none"
                 );
             }
-            Some(Wrong::Errors) | None => {}
+            Some(Wrong::Errors | Wrong::WholeTensor) | None => {}
         }
         match &self.errors {
             Some(errors) => errors.fmt(f)?,
             None => f.write_str("not judged")?,
+        }
+        if let Some(whole) = &self.whole {
+            write!(f, "; {whole}")?;
         }
         if let Some(launch) = self.wrong_launch.filter(|launch| *launch > 0) {
             write!(f, " (launch {launch}, after a right one)")?;

@@ -180,7 +180,7 @@ impl Fake {
         }
         if self.acts(Mischief::DirtyScratch) {
             for (param, arg) in &bound.args {
-                if let (Param::Scratch { .. }, Arg::Address(address)) = (param, arg) {
+                if let (Param::Scratch { .. }, Arg::Scratch(address)) = (param, arg) {
                     self.memory.borrow_mut().get_mut(address).unwrap()[0] = 9;
                 }
             }

@@ -13,4 +13,6 @@ mod evaluation;
 mod fake;
 mod plans;
 mod simulated;
+mod tamper;
 mod timing;
+mod whole;

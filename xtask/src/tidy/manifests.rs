@@ -7,8 +7,8 @@ use super::{Finding, Tree};
 const ARCHITECTURE: &str = "ARCHITECTURE.md";
 
 /// The names under which our crates depend on each other.
-const OWN_CRATES: [&str; 9] = [
-    "codegen", "driver", "dsl", "kernels", "oracle", "runner", "search", "sim", "tools",
+const OWN_CRATES: [&str; 10] = [
+    "codegen", "driver", "dsl", "kernels", "oracle", "runner", "search", "sim", "testkit", "tools",
 ];
 
 /// Every dependency of every manifest is named in a table row of ARCHITECTURE.md, once that file exists.

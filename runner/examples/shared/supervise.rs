@@ -1,4 +1,7 @@
-//! The supervisor: starts workers, replaces lost ones, prints the table.
+//! The supervisor that the example programs share: starts workers from the program's own binary, replaces lost ones, prints
+//! the table.
+//!
+//! A worker gets `--worker-from N --progress FILE`, does the entries from N on, and appends a [`Progress`] line for each.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,8 +9,31 @@ use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
-use super::Args;
-use super::worker::{AnyError, Progress};
+use serde::{Deserialize, Serialize};
+
+pub type AnyError = Box<dyn std::error::Error>;
+
+/// What a worker says about one entry; the supervisor's table is made of these.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Progress {
+    pub index: usize,
+    pub problem: String,
+    pub layout: String,
+    pub outcome: String,
+    pub text: String,
+    pub wall_s: f64,
+    /// Whether the worker ended itself after this entry.
+    pub last: bool,
+}
+
+/// What is to be supervised.
+#[derive(Clone, Copy, Debug)]
+pub struct Watch {
+    /// How many entries there are.
+    pub entries: usize,
+    /// Seconds a worker may go without finishing an entry.
+    pub deadline_s: u64,
+}
 
 /// How often a worker is looked at.
 const POLL: Duration = Duration::from_millis(100);
@@ -18,14 +44,14 @@ const START_UP: Duration = Duration::from_secs(60);
 ///
 /// # Errors
 /// If a worker cannot be started.
-pub fn supervise(args: &Args) -> Result<bool, AnyError> {
+pub fn supervise(what: Watch) -> Result<bool, AnyError> {
     let folder = tempfile::tempdir()?;
     let progress = folder.path().join("progress.jsonl");
-    let count = args.entries().len();
+    let count = what.entries;
     let mut lost: BTreeMap<usize, &'static str> = BTreeMap::new();
     let mut from = 0;
     while from < count {
-        let ended = watch(start(from, &progress)?, args, &progress)?;
+        let ended = watch(start(from, &progress)?, what, &progress)?;
         let next = read(&progress)
             .iter()
             .map(|entry| entry.index + 1)
@@ -71,8 +97,8 @@ fn start(from: usize, progress: &Path) -> Result<Child, AnyError> {
 }
 
 /// Waits for a worker while it makes progress.
-fn watch(mut child: Child, args: &Args, progress: &Path) -> Result<Ended, AnyError> {
-    let deadline = Duration::from_secs(args.deadline_s);
+fn watch(mut child: Child, what: Watch, progress: &Path) -> Result<Ended, AnyError> {
+    let deadline = Duration::from_secs(what.deadline_s);
     let (mut seen, mut since, mut extra) = (read(progress).len(), Instant::now(), START_UP);
     loop {
         if let Some(status) = child.try_wait()? {
