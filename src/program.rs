@@ -7,7 +7,7 @@ use codegen::Compiled;
 use dsl::schedule::Schedule;
 use runner::assemble::Assembler;
 use tools::resolve::{self, Tool};
-use tools::{AssembleRequest, Assembled, PtxasVersion, ResolveOptions, Sass, ToolKind, ToolSet};
+use tools::{AssembleRequest, Assembled, PtxasVersion, ResolveOptions, Sass, ToolError, ToolKind, ToolSet};
 
 use crate::failure::Failure;
 use crate::shape;
@@ -40,7 +40,7 @@ impl AssemblerArgs {
 }
 
 impl AssemblerArgs {
-    /// The assemblers that these schedules name, for the runner.
+    /// The assemblers that these schedules name, for the runner; where none can be fetched, the driver's own compiler.
     pub fn assembler<'s>(&self, schedules: impl IntoIterator<Item = &'s Schedule>) -> Result<Assembler, Failure> {
         let mut sets: Vec<ToolSet> = vec![];
         // The runner takes the first set for schedules that name no version.
@@ -49,7 +49,19 @@ impl AssemblerArgs {
         for schedule in asked {
             let version = schedule.assembler.version.as_deref();
             if sets.is_empty() || version.is_some_and(|v| sets.iter().all(|set| set.ptxas.version != v)) {
-                let set = ToolSet::resolve(&self.options(schedule)?)?;
+                let set = match ToolSet::resolve(&self.options(schedule)?) {
+                    Ok(set) => set,
+                    Err(error @ ToolError::NotFound { .. })
+                        if sets.is_empty() && version.is_none() && !self.offline =>
+                    {
+                        eprintln!(
+                            "note: {error}\nnote: no assembler here, so the driver compiles the PTX: code and timings \
+                             differ from the pinned assembler's (name one with --ptxas, or fetch it with `cargo xtask tools`)"
+                        );
+                        return Ok(Assembler::driver_jit());
+                    }
+                    Err(other) => return Err(other.into()),
+                };
                 warn_of_hazard(&set.ptxas);
                 sets.push(set);
             }

@@ -70,7 +70,11 @@ impl Build {
     pub fn code(&self) -> Image<'_> {
         Image {
             ptx: &self.compiled.ptx.0,
-            cubin: self.image.as_ref().map(|image| image.cubin.as_slice()),
+            cubin: self
+                .image
+                .as_ref()
+                .map(|image| image.cubin.as_slice())
+                .filter(|cubin| !cubin.is_empty()),
         }
     }
 

@@ -175,7 +175,7 @@ impl From<AssemblyError> for Outcome {
     fn from(error: AssemblyError) -> Self {
         let ended = ended(Stage::Assemble, &error);
         match error {
-            AssemblyError::UnknownVersion { .. } => Self::Refused(ended),
+            AssemblyError::UnknownVersion { .. } | AssemblyError::JitTakesNone { .. } => Self::Refused(ended),
             AssemblyError::Assemble(tools::AssembleError::Option(_)) => Self::Refused(ended),
             AssemblyError::NoAssembler { .. } | AssemblyError::Assemble(_) => Self::NotAssembled(ended),
             AssemblyError::Cache(_) => Self::Bug(ended),

@@ -13,6 +13,8 @@ use tools::{AssembleError, AssembleRequest, Origin, PtxasVersion, ToolSet};
 
 pub use cache::{CacheError, CubinCache};
 
+/// Stands for the assembler's version in the facts of code that the driver compiles.
+pub const DRIVER_JIT: &str = "driver JIT";
 /// Full optimisation.
 const OPT_LEVEL: u8 = 3;
 
@@ -37,6 +39,7 @@ pub struct AssemblyFacts {
 /// A cubin and where it came from.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AssembledImage {
+    /// Empty when the driver compiles the PTX.
     pub cubin: Vec<u8>,
     pub facts: AssemblyFacts,
     /// Whether it was in the folder already.
@@ -61,6 +64,11 @@ pub enum AssemblyError {
         folder: String,
         found: String,
     },
+    #[error(
+        "asked for assembler {asked}; only the driver's own compiler is at hand, which takes neither a version nor \
+         options; allowed: an assembler (`--ptxas PATH`, `cargo xtask tools`), or a schedule without `[assembler]`"
+    )]
+    JitTakesNone { asked: String },
     #[error(transparent)]
     Assemble(#[from] AssembleError),
     #[error(transparent)]
@@ -74,6 +82,7 @@ pub struct Assembler {
     tools: Vec<ToolSet>,
     cache: Option<CubinCache>,
     deadline: Option<Duration>,
+    jit: bool,
 }
 
 impl Assembler {
@@ -84,6 +93,18 @@ impl Assembler {
             tools,
             cache,
             deadline: None,
+            jit: false,
+        }
+    }
+
+    /// No assembler: the driver compiles the PTX. A fallback that whoever takes it must announce.
+    #[must_use]
+    pub const fn driver_jit() -> Self {
+        Self {
+            tools: vec![],
+            cache: None,
+            deadline: None,
+            jit: true,
         }
     }
 
@@ -104,6 +125,9 @@ impl Assembler {
     /// # Errors
     /// No cubin and no assembler, a refusal of the assembler, or a broken folder.
     pub fn assemble(&self, ptx: &str, arch: &str, choice: &AssemblerChoice) -> Result<AssembledImage, AssemblyError> {
+        if self.jit {
+            return left_to_the_driver(ptx, arch, choice);
+        }
         let version = self.version(choice)?;
         let key = cache::key(ptx, arch, &version, &choice.options);
         if let Some(cache) = &self.cache
@@ -193,6 +217,30 @@ impl Assembler {
             },
         }
     }
+}
+
+/// An image without code: what the driver will compile.
+fn left_to_the_driver(ptx: &str, arch: &str, choice: &AssemblerChoice) -> Result<AssembledImage, AssemblyError> {
+    let asked = choice
+        .version
+        .iter()
+        .chain(&choice.options)
+        .cloned()
+        .collect::<Vec<_>>();
+    if !asked.is_empty() {
+        return Err(AssemblyError::JitTakesNone { asked: asked.join(" ") });
+    }
+    let facts = AssemblyFacts {
+        ptx_blake3: hex(ptx.as_bytes()),
+        arch: arch.to_owned(),
+        ptxas_version: DRIVER_JIT.to_owned(),
+        ..AssemblyFacts::default()
+    };
+    Ok(AssembledImage {
+        cubin: vec![],
+        facts,
+        cached: false,
+    })
 }
 
 /// BLAKE3 of bytes, hexadecimal.

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use codegen::launch::LaunchFacts;
 use driver::nvml::{self, Monitor, Sample};
 use driver::{
-    Context, DeviceBuffer, Driver, Event, Function, KernelArg, LaunchSpec, Module, PackedArgs, Stream, TensorMap,
+    Context, DeviceBuffer, Driver, Event, Function, JitReport, KernelArg, LaunchSpec, Module, PackedArgs, Stream,
+    TensorMap,
 };
 use oracle::flops::Machine;
 
-use super::{Device, DeviceError, DeviceFacts, FaultClass, Image, LaunchTimes, Reading, Timing, queue};
+use super::{Device, DeviceError, DeviceFacts, Image, LaunchTimes, Reading, Timing, queue};
 use crate::launch::Arg;
 
 /// Launches in flight at most. The driver's queue is longer, so that queueing never blocks on a hung kernel and every
@@ -32,6 +33,7 @@ pub struct CudaDevice {
 /// A loaded kernel.
 pub struct CudaKernel {
     function: Arc<Function>,
+    jit: Option<JitReport>,
 }
 
 /// A kernel with packed arguments.
@@ -74,6 +76,12 @@ impl CudaBound {
 }
 
 impl CudaKernel {
+    /// What the driver's compiler said, where there was no cubin.
+    #[must_use]
+    pub const fn jit(&self) -> Option<&JitReport> {
+        self.jit.as_ref()
+    }
+
     /// The driver's handle, for occupancy and register facts.
     #[must_use]
     pub fn function(&self) -> &Function {
@@ -173,14 +181,18 @@ impl Device for CudaDevice {
     }
 
     fn load(&self, image: &Image<'_>, facts: &LaunchFacts) -> Result<CudaKernel, DeviceError> {
-        let cubin = image.cubin.ok_or_else(|| {
-            let message = "a GPU needs a cubin and was given PTX alone; allowed: assemble it, or give a cubin folder";
-            DeviceError::new(FaultClass::Load, message)
-        })?;
-        let function = Module::load_cubin(&self.context, cubin)?.function(&facts.entry)?;
+        let (module, jit) = match image.cubin {
+            Some(cubin) => (Module::load_cubin(&self.context, cubin)?, None),
+            None => {
+                let (module, report) = Module::load_ptx_jit(&self.context, image.ptx)?;
+                (module, Some(report))
+            }
+        };
+        let function = module.function(&facts.entry)?;
         function.set_max_dynamic_shared_bytes(facts.shared_bytes)?;
         Ok(CudaKernel {
             function: Arc::new(function),
+            jit,
         })
     }
 

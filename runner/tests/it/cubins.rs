@@ -2,7 +2,7 @@
 
 use codegen::target::SM_90A;
 use tools::testing::tools_or_skip;
-use warpwright_runner::assemble::{Assembler, AssemblyError, CubinCache};
+use warpwright_runner::assemble::{Assembler, AssemblyError, CubinCache, DRIVER_JIT};
 use warpwright_runner::evaluate::{Candidate, compile_only};
 use warpwright_runner::schedules::shipped_for;
 
@@ -49,4 +49,21 @@ fn refused_texts_and_unknown_versions_are_values() {
         .assemble("nonsense", "sm_90a", &dsl::schedule::Assembler::default())
         .unwrap_err();
     assert!(matches!(error, AssemblyError::Assemble(_)), "{error}");
+}
+
+#[test]
+fn the_drivers_compiler_is_named_and_takes_no_options() {
+    let assembler = Assembler::driver_jit();
+    let plain = dsl::schedule::Assembler::default();
+    let image = assembler.assemble("text", "sm_90a", &plain).unwrap();
+    assert!(image.cubin.is_empty() && image.facts.ptxas_version == DRIVER_JIT);
+    let options = dsl::schedule::Assembler {
+        options: vec!["--fmad=false".into()],
+        ..dsl::schedule::Assembler::default()
+    };
+    let refused = assembler.assemble("text", "sm_90a", &options).unwrap_err().to_string();
+    assert!(
+        refused.contains("--fmad=false") && refused.contains("allowed"),
+        "{refused}"
+    );
 }
