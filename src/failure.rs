@@ -138,10 +138,10 @@ impl Failure {
     /// Writes the failure down and says how the process ends: JSON on standard output, text on standard error.
     pub fn deliver(&self, command: &str, as_json: bool) -> Exit {
         if as_json {
-            answer::print(format!("{:#}\n", self.json(command)).as_bytes());
-        } else {
-            answer::note(&format!("error: {self}"));
+            let printed = answer::print(format!("{:#}\n", self.json(command)).as_bytes());
+            return printed.map_or_else(|lost| lost.report(self.exit), |()| self.exit);
         }
+        answer::note(&format!("error: {self}"));
         self.exit
     }
 }
