@@ -335,3 +335,46 @@ fn offline_without_an_assembler_names_the_command_that_helps() {
         .env("PATH", folder.path("none"));
     run(&mut command).exits(0);
 }
+
+#[test]
+fn orders_that_contradict_themselves_are_refused() {
+    for (order, asked, fact, allowed) in [
+        (
+            r#"["issue s", "issue o", "issue s"]"#,
+            "`issue s` as event 3",
+            "event 1 already",
+            "once",
+        ),
+        // A dot's own name is its issue.
+        (r#"["issue s", "s"]"#, "`s` as event 2", "event 1 already", "once"),
+        (
+            r#"["issue s", "wait s", "issue o", "wait s"]"#,
+            "`wait s` as event 4",
+            "event 2 already",
+            "once",
+        ),
+        (
+            r#"["wait s", "issue s"]"#,
+            "`issue s` as event 2",
+            "event 1 waits for it",
+            "before `wait s`",
+        ),
+        // `o` multiplies what is computed from `s`: within one trip it cannot come first.
+        (
+            r#"["issue o", "issue s"]"#,
+            "`issue s` as event 2",
+            "cannot run until `s` (stage 0) has",
+            "`s` before `o`",
+        ),
+    ] {
+        let error = schedule_error(ATTENTION, &format!("[folds.kv]\norder = {order}\n"));
+        assert_reason(&error, "folds.kv.order", asked, allowed);
+        let found = error["reasons"][0]["true"].as_str().unwrap_or_default();
+        assert!(found.contains(fact), "{order}: {found}");
+    }
+    // One trip later it can.
+    let folder = Folder::new();
+    let text = "[folds.kv]\nstages = { o = 1 }\norder = [\"issue o\", \"issue s\"]\n";
+    let file = folder.file("s.toml", text);
+    warpwright(&["check", "--problem", ATTENTION, "--schedule", &file]).exits(0);
+}

@@ -14,6 +14,7 @@ mod repair;
 mod rings;
 mod store;
 mod trip;
+mod trip_order;
 mod trip_plan;
 
 use std::collections::{BTreeMap, BTreeSet};

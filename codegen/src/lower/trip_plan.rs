@@ -359,39 +359,6 @@ impl TripPlan {
         }
         Ok(out)
     }
-
-    fn read_order(&mut self, f: &Fold, choice: &FoldChoice) -> Result<(), Refusal> {
-        for event in &choice.order {
-            let (wait, name) = match event.strip_prefix("wait ") {
-                Some(n) => (true, n),
-                None => (false, event.strip_prefix("issue ").unwrap_or(event)),
-            };
-            let Some(node) = self.nodes.iter().position(|n| n.name == name) else {
-                let names: Vec<_> = self
-                    .nodes
-                    .iter()
-                    .map(|n| n.name.as_str())
-                    .filter(|n| !n.starts_with('%'))
-                    .collect();
-                return Err(Refusal::new(
-                    format!("folds.{}.order", f.name),
-                    format!("`{event}`"),
-                    "no such event in this fold",
-                    names.join(", "),
-                ));
-            };
-            if wait && !matches!(self.nodes[node].work, Work::Dot { .. }) {
-                return Err(Refusal::new(
-                    format!("folds.{}.order", f.name),
-                    format!("`{event}`"),
-                    "only dots are waited for",
-                    "wait NAME of a dot",
-                ));
-            }
-            self.order.push(if wait { Event::Wait(node) } else { Event::Run(node) });
-        }
-        Ok(())
-    }
 }
 
 /// The values of a body that one form of its trips needs.

@@ -2,6 +2,7 @@
 
 mod bind;
 pub mod defaults;
+pub mod order;
 
 use std::collections::BTreeMap;
 
@@ -160,11 +161,7 @@ fn names(kernel: &Kernel, schedule: &Schedule, out: &mut Vec<Refusal>) {
             .keys()
             .for_each(|n| known(&format!("folds.{fold}.stages"), n, &fold_values));
         for event in &plan.order {
-            let name = event
-                .strip_prefix("issue ")
-                .or_else(|| event.strip_prefix("wait "))
-                .unwrap_or(event);
-            known(&format!("folds.{fold}.order"), name, &fold_values);
+            known(&format!("folds.{fold}.order"), order::event(event).name, &fold_values);
         }
     }
 }
@@ -549,6 +546,7 @@ fn folds(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Com
             )
             .into());
         }
+        order::check(&f.name, &choice.order)?;
         choices.folds.insert(id, choice);
     }
     Ok(())
