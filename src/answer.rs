@@ -83,13 +83,9 @@ impl Answer {
         } else if self.out.is_none() {
             if self.is_binary && io::stdout().is_terminal() {
                 let allowed = "`--out FILE`, or standard output that is a file or a pipe";
-                return Err(Failure::refused("machine code is not shown on a terminal").reason(
-                    "--out",
-                    "none",
-                    "the result is binary",
-                    allowed,
-                )
-                .into());
+                return Err(Failure::refused("machine code is not shown on a terminal")
+                    .reason("--out", "none", "the result is binary", allowed)
+                    .into());
             }
             print(&self.body)?;
         }

@@ -6,6 +6,7 @@ use dsl::Kernel;
 use dsl::ir::{CarryKind, Fold, Op, ValueId};
 
 use crate::error::{CompileError, Refusal};
+use crate::plan::about::told;
 use crate::plan::{FixedReference, FoldChoice};
 
 use super::Lower;
@@ -265,7 +266,7 @@ impl TripPlan {
                 let Some(&p) = producer.get(&v) else { continue };
                 let made = self.nodes[p].stage;
                 if node.stage < made {
-                    let fact = format!("it reads `{}`, which is at stage {made}", self.nodes[p].name);
+                    let fact = format!("it reads {}, which is at stage {made}", told(kernel, v));
                     return Err(Refusal::new(
                         format!("folds.{}.stages.{}", f.name, node.name),
                         node.stage.to_string(),
@@ -301,9 +302,9 @@ impl TripPlan {
             let Some(first) = readers.next() else { continue };
             if let Some(other) = readers.find(|n| n.stage != first.stage) {
                 let fact = format!(
-                    "`{}` is read by `{}` at stage {} too",
-                    kernel.label(*load),
-                    first.name,
+                    "{} is read by {} at stage {} too",
+                    told(kernel, *load),
+                    told(kernel, first.id),
                     first.stage
                 );
                 return Err(Refusal::new(

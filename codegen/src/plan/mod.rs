@@ -1,8 +1,10 @@
 //! Binding: a kernel and a schedule become one [`Scheduled`], every decision made, every refusal with its reason.
 
+pub mod about;
 mod bind;
 pub mod defaults;
 pub mod order;
+mod rows;
 
 use std::collections::BTreeMap;
 
@@ -12,6 +14,7 @@ use dsl::schedule::{Cache, Direction, Handoff, Persistence, Placement, Release, 
 
 use crate::error::{CompileError, Refusal};
 use crate::target::Target;
+pub use rows::row_tile;
 
 /// Every decision about one load.
 #[derive(Clone, Debug, PartialEq)]
@@ -71,6 +74,8 @@ pub struct Scheduled {
     pub choices: Choices,
     /// The schedule as given.
     pub schedule: Schedule,
+    /// Which tile size each extent of the kernel came from.
+    pub symbols: about::Symbols,
     /// Folds whose unmasked trips take their reference as it is.
     pub fixed: BTreeMap<ValueId, FixedReference>,
 }
@@ -101,11 +106,12 @@ pub fn apply(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<Sc
         return Err(CompileError::Refused(refusals));
     }
     let bound = bind::tiles(kernel, schedule)?;
-    let choices = choose(&bound, schedule, target)?;
+    let choices = choose(&bound, schedule, target, &rows::key(kernel, schedule))?;
     Ok(Scheduled {
         kernel: bound,
         choices,
         schedule: schedule.clone(),
+        symbols: about::Symbols::of(kernel),
         fixed: BTreeMap::new(),
     })
 }
@@ -201,50 +207,10 @@ pub fn mat(kernel: &Kernel, id: ValueId) -> (u32, u32) {
     }
 }
 
-/// Rows that the consumer warpgroups share out: those of every register tile of the kernel.
-///
-/// # Errors
-/// When register tiles disagree on their rows.
-pub fn row_tile(kernel: &Kernel) -> Result<u32, Refusal> {
-    let mut found: Option<(u32, String)> = None;
-    for (i, v) in kernel.values.iter().enumerate() {
-        let in_registers = match v.op {
-            Op::Load { .. } => matches!(v.ty.shape, Shape::Row(_)),
-            Op::Store { .. } | Op::Fold(_) => false,
-            _ => matches!(v.ty.shape, Shape::Row(_) | Shape::Mat(..)),
-        };
-        if !in_registers {
-            continue;
-        }
-        let id = ValueId(u32::try_from(i).unwrap_or(0));
-        let (rows, label) = (mat(kernel, id).0, kernel.label(id));
-        match &found {
-            None => found = Some((rows, label)),
-            Some((have, first)) if *have != rows => {
-                return Err(Refusal::new(
-                    label,
-                    format!("{rows} rows"),
-                    format!("`{first}` has {have} rows"),
-                    "one row extent for every register tile of a kernel",
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    found.map(|(r, _)| r).ok_or_else(|| {
-        Refusal::new(
-            "kernel",
-            "a kernel without register tiles",
-            "nothing is computed",
-            "at least one dot or reduction",
-        )
-    })
-}
-
-fn choose(kernel: &Kernel, s: &Schedule, target: &Target) -> Result<Choices, CompileError> {
+fn choose(kernel: &Kernel, s: &Schedule, target: &Target, row_key: &str) -> Result<Choices, CompileError> {
     let rows = row_tile(kernel)?;
     let consumers = s.roles.consumers.unwrap_or(default_consumers(rows));
-    let roles = roles(rows, consumers, s, target)?;
+    let roles = roles(rows, consumers, s, target, row_key)?;
     let uneven = defaults::uneven_axis(kernel);
     if let Some(section) = s.grid.section.filter(|n| *n == 0 || i32::try_from(*n).is_err()) {
         let fact = "a section holds at least one block, and blocks are counted with 31 bits";
@@ -355,7 +321,7 @@ fn default_registers(consumers: u32) -> (u32, u32) {
 }
 
 /// Registers of the two roles.
-fn roles(rows: u32, consumers: u32, s: &Schedule, target: &Target) -> Result<(u32, u32), Refusal> {
+fn roles(rows: u32, consumers: u32, s: &Schedule, target: &Target, row_key: &str) -> Result<(u32, u32), Refusal> {
     if !(1..=3).contains(&consumers) {
         return Err(Refusal::new(
             "roles.consumers",
@@ -368,8 +334,8 @@ fn roles(rows: u32, consumers: u32, s: &Schedule, target: &Target) -> Result<(u3
     if per == 0 || !per.is_multiple_of(64) || per.checked_mul(consumers) != Some(rows) {
         let fact = format!("the row tile is {rows}, shared by {consumers} consumer(s) of {per} rows");
         return Err(Refusal::new(
-            "roles",
-            format!("{consumers} consumer(s)"),
+            row_key,
+            format!("{rows} rows for {consumers} consumer(s)"),
             fact,
             "a row tile that is consumers x a multiple of 64",
         ));

@@ -38,7 +38,10 @@ pub fn check(fold: &str, order: &[String]) -> Result<(), Refusal> {
                 return Err(refusal(fold, (i, text), fact, "each event once"));
             }
             if other.name == now.name && other.is_wait {
-                let fact = format!("event {} waits for it, and no trip starts with work in flight", first + 1);
+                let fact = format!(
+                    "event {} waits for it, and no trip starts with work in flight",
+                    first + 1
+                );
                 let allowed = format!("`{text}` before `wait {}`", now.name);
                 return Err(refusal(fold, (i, text), fact, allowed));
             }
