@@ -237,3 +237,21 @@ fn a_budget_of_no_instructions_is_refused() {
     ];
     warpwright(&args).refused(6);
 }
+
+#[test]
+fn what_the_simulator_finds_names_the_rust_line() {
+    // Far enough for every warp to be inside the kernel's own statements, too little to finish.
+    let args = [
+        "run",
+        "--problem",
+        "gemm bf16 m64 n64 k640 nt",
+        "--device",
+        "sim",
+        "--sim-instructions",
+        "3000",
+        "--json",
+    ];
+    let error = warpwright(&args).refused(6);
+    let text = error["message"].as_str().unwrap_or_default();
+    assert!(text.contains("(kernels-rs/src/gemm.rs:"), "{text}");
+}

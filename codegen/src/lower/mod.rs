@@ -12,6 +12,7 @@ mod mask;
 mod producer;
 mod repair;
 mod rings;
+pub mod sites;
 mod store;
 mod trip;
 mod trip_order;
@@ -427,6 +428,7 @@ fn empty_program(s: &Scheduled) -> RoleProgram {
         vars: vec![],
         tiles: vec![],
         handles: vec![],
+        sites: sites::of(k),
         ping_pong: c.folds.values().any(|f| f.handoff == dsl::schedule::Handoff::PingPong) && c.consumers > 1,
         producer: vec![],
         consumer: vec![],
