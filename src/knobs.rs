@@ -26,7 +26,7 @@ const fn knob(key: &'static str, values: &'static str, meaning: &'static str, ex
 }
 
 /// Every knob, in the order of a schedule file.
-pub const KNOBS: [Knob; 30] = [
+pub const KNOBS: [Knob; 31] = [
     knob(
         "kernel",
         "a kernel's name",
@@ -182,6 +182,12 @@ pub const KNOBS: [Knob; 30] = [
         "true, false",
         "emit the first trip apart",
         "[folds.kv]\npeel = true",
+    ),
+    knob(
+        "folds.FOLD.narrow",
+        "true, false",
+        "warpgroups that keep only the left half of the first trip's columns compute that half alone",
+        "[folds.kv]\nnarrow = true",
     ),
     knob(
         "folds.FOLD.unroll",

@@ -113,8 +113,12 @@ impl Reader<'_> {
                     OperandA::Regs(_) => "registers",
                 };
                 let sum = if dot.accumulate { "+=" } else { "=" };
+                let narrow = dot
+                    .narrow
+                    .as_ref()
+                    .map_or(String::new(), |n| format!(", or {} columns", n.cols));
                 format!(
-                    "issue {} ({} {sum}, {}x{}x{} {}, A in {a})",
+                    "issue {} ({} {sum}, {}x{}x{} {}, A in {a}{narrow})",
                     dot.name,
                     self.tile(dot.acc.0),
                     dot.rows,

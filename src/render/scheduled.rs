@@ -114,6 +114,7 @@ fn fold_plan(choice: &FoldChoice) -> FoldPlan {
         exp2_polynomial_every: Some(choice.exp2_polynomial_every),
         unroll: Some(choice.unroll),
         peel: Some(choice.peel),
+        narrow: Some(choice.narrow),
     }
 }
 

@@ -19,7 +19,7 @@ struct Pair {
 
 const SMALL: &str = "[tiles]\nq_tile = 64\nkv_tile = 32\n";
 
-const PAIRS: [Pair; 14] = [
+const PAIRS: [Pair; 15] = [
     Pair {
         name: "gemm_nn_small",
         problem: "gemm bf16 m64 n64 k64 nn",
@@ -64,6 +64,11 @@ const PAIRS: [Pair; 14] = [
         name: "attention_causal_lazy",
         problem: "fwd f16 b1 s64 h1 d64 causal",
         schedule: "[folds.kv]\nrescale = \"lazy\"\nlazy_threshold = 4.0\n[grid]\ndescending = [\"q_block\"]\n",
+    },
+    Pair {
+        name: "attention_causal_narrow",
+        problem: "fwd bf16 b1 s128 h1 d64 causal",
+        schedule: "tiles.q_tile = 128\n[folds.kv]\nnarrow = true\n",
     },
     Pair {
         name: "attention_causal_never_split",

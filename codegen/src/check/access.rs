@@ -91,6 +91,7 @@ pub(super) fn exprs<'s>(stmt: &'s Stmt, f: &mut dyn FnMut(&'s Expr)) {
             calc: Calc::Mask { terms, .. },
             ..
         } => terms.iter().for_each(|t| f(&t.base)),
+        Stmt::Issue(d) => d.narrow.iter().flat_map(|n| &n.terms).for_each(|t| f(&t.base)),
         Stmt::ReadGlobal { at, .. } | Stmt::WriteGlobal { at, .. } => {
             coords(&at.coords, f);
             f(&at.bound);

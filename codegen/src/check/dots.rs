@@ -19,6 +19,7 @@ pub(super) fn check(sink: &mut Sink<'_, '_>, target: &Target) {
                 operand(sink, site, d, o, ("left", rows));
             }
             operand(sink, site, d, &d.b, ("right", d.cols));
+            narrow(sink, site, d);
         }
         if let Stmt::WarpDot {
             acc,
@@ -40,12 +41,35 @@ pub(super) fn check(sink: &mut Sink<'_, '_>, target: &Target) {
                 depth: *depth,
                 dtype: *dtype,
                 accumulate: false,
+                narrow: None,
             };
             warp_dot(sink, site, &like, a, target);
         }
         if let Stmt::ReadShared { handle, tile, .. } = stmt {
             loaded_as(sink, site, Place::Slot(*handle), *tile);
         }
+    }
+}
+
+/// A narrow form replaces the accumulator, has a legal N of its own, and leaves out columns on the right only.
+fn narrow(sink: &mut Sink<'_, '_>, site: u32, d: &Dot) {
+    let Some(n) = &d.narrow else { return };
+    let legal =
+        n.cols > 0 && n.cols < d.cols && n.cols.is_multiple_of(if d.b.mn_major { 64 } else { 8 }) && !d.accumulate;
+    if !legal || n.terms.is_empty() || n.terms.iter().any(|t| t.col_coef >= 0) {
+        let found = format!(
+            "{} of {} columns under {} terms{}",
+            n.cols,
+            d.cols,
+            n.terms.len(),
+            if d.accumulate { ", accumulating" } else { "" }
+        );
+        sink.fail(
+            Rule::NarrowForm,
+            At::Site(site),
+            "fewer columns in steps of 8 (64 when N-major), terms that fall along the columns, an accumulator that is replaced",
+            found,
+        );
     }
 }
 

@@ -19,6 +19,7 @@ struct Group {
     site: u32,
     /// Back edges taken when it was issued.
     edges: u32,
+    narrow: bool,
 }
 
 /// A tile written to shared memory.
@@ -391,12 +392,21 @@ impl Warp {
             .flatten()
             .for_each(|p| self.read_place(sink, site, p));
         self.partial[acc as usize] = false;
+        if let Some(g) = self.groups.iter().find(|g| d.narrow.is_some() || g.narrow) {
+            sink.fail(
+                Rule::NarrowForm,
+                At::Site(site),
+                "a dot with a narrow form alone in flight, since it is one group or two",
+                format!("`{}` in flight", sink.text(g.site)),
+            );
+        }
         self.groups.push(Group {
             acc,
             a,
             places,
             site,
             edges: self.edges,
+            narrow: d.narrow.is_some(),
         });
     }
 

@@ -123,6 +123,8 @@ rules! {
     StagedNotVisible = "staged-not-visible",
     /// No group is in flight where a warp may leave the others for a repair.
     RepairInFlight = "repair-in-flight",
+    /// A narrow form leaves out columns on the right of a dot that is alone in flight.
+    NarrowForm = "narrow-form",
     /// A slot is not read after a tile was staged over it.
     ReadAfterStage = "read-after-stage",
     /// A slot is filled after everything has read it.

@@ -123,11 +123,13 @@ impl Emitter<'_> {
         });
     }
 
-    /// `2^x` by a polynomial on the fraction and an exponent add; relative error below 5e-6 for `x >= -126`.
+    /// `2^x` by a polynomial on the fraction and an exponent add; relative error below 5e-6 for `-126 <= x <= 128`, where it
+    /// saturates on both sides: the exponent of a larger argument would wrap into the sign and pass for a small weight.
     fn exp2_polynomial(&mut self, dst: Reg, x: Opd) {
         /// Adding it rounds to an integer held in the low bits.
         const ROUND: f32 = 12_582_912.0;
         let x = self.float(FloatOp::Max, x, -126.0f32);
+        let x = self.float(FloatOp::Min, x, 128.0f32);
         let shifted = self.float(FloatOp::Add, x, ROUND);
         let whole = self.float(FloatOp::Sub, shifted, ROUND);
         let f = self.float(FloatOp::Sub, x, whole);

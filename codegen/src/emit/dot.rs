@@ -1,5 +1,7 @@
 //! Tensor-core groups: descriptors and the instructions of one dot (PTX ISA 9.7.15).
 
+use std::ops::Range;
+
 use dsl::DType;
 
 use crate::ptx::{Class, Half, IntOp, Kind, Opd, Reg, WgmmaA};
@@ -14,6 +16,12 @@ const DESCRIPTOR_HIGH: i64 = 0x4000_0040;
 #[must_use]
 pub fn half(dtype: DType) -> Half {
     if dtype == DType::F16 { Half::F16 } else { Half::Bf16 }
+}
+
+/// Where the operands of a dot start: a descriptor's low word, or the first register of the left one.
+pub(super) struct Operands {
+    a: Reg,
+    b: Reg,
 }
 
 impl Emitter<'_> {
@@ -61,7 +69,6 @@ impl Emitter<'_> {
             "issue {} [{} x {} x {}]",
             dot.name, dot.rows, dot.cols, dot.depth
         ));
-        let (acc, slabs) = (self.tile(dot.acc), dot.rows / 64);
         let b = self.descriptor(&dot.b);
         let a = match dot.a {
             OperandA::Regs(tile) => self.tile(tile),
@@ -76,15 +83,32 @@ impl Emitter<'_> {
                 self.mad(self.at.consumer, per_group, base)
             }
         };
-        let per_slab = dot.cols / 2;
-        for slab in 0..slabs {
-            let regs: Vec<Reg> = (0..per_slab).map(|i| nth(acc, slab * per_slab + i)).collect();
+        let operands = Operands { a, b };
+        match &dot.narrow {
+            None => self.group(dot, 0..dot.cols, &operands),
+            Some(narrow) => self.issue_narrow(dot, narrow, &operands),
+        }
+    }
+
+    /// The instructions of a dot over some of its columns, and the commit that closes them.
+    pub(super) fn group(&mut self, dot: &Dot, cols: Range<u32>, operands: &Operands) {
+        let (acc, per_slab) = (self.tile(dot.acc), dot.cols / 2);
+        // Columns are rows of 128 B in a K-major operand, boxes of 64 in an N-major one.
+        let first = if dot.b.mn_major {
+            cols.start / 64 * dot.b.tile.box_bytes() / 16
+        } else {
+            cols.start * 8
+        };
+        for slab in 0..dot.rows / 64 {
+            let regs: Vec<Reg> = (cols.start / 2..cols.end / 2)
+                .map(|i| nth(acc, slab * per_slab + i))
+                .collect();
             for k in 0..dot.depth / 16 {
-                let lhs = self.left(dot, a, slab, k);
-                let rhs = self.step(b, k_step(&dot.b, k));
+                let lhs = self.left(dot, operands.a, slab, k);
+                let rhs = self.step(operands.b, first + k_step(&dot.b, k));
                 let accumulate = Opd::Int(i64::from(dot.accumulate || k > 0));
                 self.push(Kind::Wgmma {
-                    n: dot.cols,
+                    n: cols.end - cols.start,
                     half: half(dot.dtype),
                     acc: regs.clone(),
                     a: lhs,

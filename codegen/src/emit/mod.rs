@@ -10,6 +10,7 @@ mod expr;
 pub(crate) mod frame;
 mod loc;
 mod mask;
+mod narrow;
 mod stmt;
 mod warp_dot;
 

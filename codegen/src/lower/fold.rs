@@ -60,6 +60,9 @@ impl Lower<'_> {
         let pipelined = plan.pipelined();
         // A fixed reference needs a first trip that sets it.
         let peeled = pipelined || fast.is_some() || choice.peel;
+        if choice.narrow && !(peeled && self.narrows(&plan)) {
+            return Err(Self::narrow_refusal(&f.name, peeled).into());
+        }
         if peeled {
             sink.now.push(Stmt::Note(format!("{}: first trip", f.name)));
             self.trip(
@@ -69,6 +72,7 @@ impl Lower<'_> {
                     masked: true,
                     turns: false,
                     last: false,
+                    narrow: choice.narrow,
                 },
                 sink,
             )?;
@@ -94,6 +98,7 @@ impl Lower<'_> {
                     masked: true,
                     turns: false,
                     last: true,
+                    narrow: false,
                 },
                 sink,
             )?;
@@ -256,6 +261,7 @@ impl Lower<'_> {
             masked: part.masked,
             turns: self.program.ping_pong,
             last: false,
+            narrow: false,
         };
         self.trip(form, trip, &mut inner)?;
         step(w.choice, w.vars, &mut inner.now);

@@ -28,10 +28,20 @@ impl Lower<'_> {
             s.out.push(Stmt::TurnWait);
             s.turn = Turn::Mine;
         }
-        let dot = self.dot(s, &node, acc)?;
+        let mut dot = self.dot(s, &node, acc)?;
+        if s.trip.narrow && acc.is_none() {
+            dot.narrow = self.narrow_form(node.id, node.stage).map(Box::new);
+        }
+        let alone = dot.narrow.is_some();
+        if alone && let Some(last) = s.in_flight.last().copied() {
+            self.wait_for(s, last);
+        }
         s.out.push(Stmt::Fence);
         s.out.push(Stmt::Issue(Box::new(dot)));
         s.in_flight.push(n);
+        if alone {
+            self.wait_for(s, n);
+        }
         let more = s
             .pending()
             .any(|x| x != n && matches!(s.plan.nodes[x].work, Work::Dot { .. }));
@@ -100,6 +110,7 @@ impl Lower<'_> {
             depth,
             dtype: self.kernel.value(a.value).ty.dtype,
             accumulate: acc.is_some(),
+            narrow: None,
         })
     }
 

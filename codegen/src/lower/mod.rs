@@ -9,6 +9,7 @@ mod fold;
 mod issue;
 mod layout;
 mod mask;
+mod narrow;
 mod producer;
 mod repair;
 mod rings;

@@ -128,7 +128,7 @@ impl Lower<'_> {
             .refuse(node.id, format!("folds.{fold}.{key}"), asked, why)
     }
 
-    fn wait_for(&mut self, s: &mut State<'_>, n: usize) {
+    pub(super) fn wait_for(&mut self, s: &mut State<'_>, n: usize) {
         let Some(at) = s.in_flight.iter().position(|x| *x == n) else {
             return;
         };

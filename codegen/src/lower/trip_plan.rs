@@ -77,6 +77,8 @@ pub struct Trip {
     pub turns: bool,
     /// The last trip of the fold: slots that a store is staged over stay held.
     pub last: bool,
+    /// Dots that a mask follows may leave columns out.
+    pub narrow: bool,
 }
 
 impl TripPlan {

@@ -172,11 +172,11 @@ fn registers_suffice(kernel: &Kernel, s: &Schedule, rows: u32) -> bool {
     if row_tile(&bound).is_err() {
         return false;
     }
-    let consumers = s.roles.consumers.unwrap_or(super::default_consumers(rows));
+    let consumers = super::roles::consumers(s, rows);
     let budget = s
         .roles
         .consumer_registers
-        .unwrap_or(super::default_registers(consumers).1);
+        .unwrap_or(super::roles::default_registers(consumers).1);
     let slabs = (rows / consumers.max(1)).div_ceil(64);
     let folds = bound
         .values

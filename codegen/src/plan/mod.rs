@@ -4,6 +4,7 @@ pub mod about;
 mod bind;
 pub mod defaults;
 pub mod order;
+mod roles;
 mod rows;
 
 use std::collections::BTreeMap;
@@ -40,6 +41,8 @@ pub struct FoldChoice {
     pub unroll: u32,
     /// The first trip is emitted apart even where nothing needs it.
     pub peel: bool,
+    /// Masked dots of the first trip may run over the left half of their columns.
+    pub narrow: bool,
 }
 
 /// Where a stored tile is staged.
@@ -209,8 +212,8 @@ pub fn mat(kernel: &Kernel, id: ValueId) -> (u32, u32) {
 
 fn choose(kernel: &Kernel, s: &Schedule, target: &Target, row_key: &str) -> Result<Choices, CompileError> {
     let rows = row_tile(kernel)?;
-    let consumers = s.roles.consumers.unwrap_or(default_consumers(rows));
-    let roles = roles(rows, consumers, s, target, row_key)?;
+    let consumers = roles::consumers(s, rows);
+    let registers = roles::registers(rows, consumers, s, target, row_key)?;
     let uneven = defaults::uneven_axis(kernel);
     if let Some(section) = s.grid.section.filter(|n| *n == 0 || i32::try_from(*n).is_err()) {
         let fact = "a section holds at least one block, and blocks are counted with 31 bits";
@@ -229,8 +232,8 @@ fn choose(kernel: &Kernel, s: &Schedule, target: &Target, row_key: &str) -> Resu
         consumers,
         rows_per_consumer: rows / consumers,
         producer_warps: s.roles.producer_warps.unwrap_or(1),
-        producer_registers: roles.0,
-        consumer_registers: roles.1,
+        producer_registers: registers.0,
+        consumer_registers: registers.1,
         persistence: s.grid.persistence.unwrap_or(if uneven.is_some() {
             Persistence::Dynamic
         } else {
@@ -300,100 +303,6 @@ fn axis(kernel: &Kernel, name: Option<&str>) -> Option<usize> {
 fn by_name(kernel: &Kernel, name: &str) -> Option<ValueId> {
     let at = kernel.values.iter().position(|v| v.name.as_deref() == Some(name))?;
     u32::try_from(at).ok().map(ValueId)
-}
-
-/// Consumer warpgroups for a row tile.
-fn default_consumers(rows: u32) -> u32 {
-    match rows {
-        0..=64 => 1,
-        192 => 3,
-        _ => 2,
-    }
-}
-
-/// Producer and consumer registers: the register file of an SM, shared out to its last multiple of 8.
-fn default_registers(consumers: u32) -> (u32, u32) {
-    match consumers {
-        1 => (56, 256),
-        2 => (24, 240),
-        _ => (32, 160),
-    }
-}
-
-/// Registers of the two roles.
-fn roles(rows: u32, consumers: u32, s: &Schedule, target: &Target, row_key: &str) -> Result<(u32, u32), Refusal> {
-    if !(1..=3).contains(&consumers) {
-        return Err(Refusal::new(
-            "roles.consumers",
-            consumers.to_string(),
-            "a CTA has one producer warpgroup and at most 512 threads of useful registers",
-            "1, 2 or 3",
-        ));
-    }
-    let per = s.roles.rows_per_consumer.unwrap_or(rows / consumers);
-    if per == 0 || !per.is_multiple_of(64) || per.checked_mul(consumers) != Some(rows) {
-        let fact = format!("the row tile is {rows}, shared by {consumers} consumer(s) of {per} rows");
-        return Err(Refusal::new(
-            row_key,
-            format!("{rows} rows for {consumers} consumer(s)"),
-            fact,
-            "a row tile that is consumers x a multiple of 64",
-        ));
-    }
-    let defaults = default_registers(consumers);
-    let pair = (
-        s.roles.producer_registers.unwrap_or(defaults.0),
-        s.roles.consumer_registers.unwrap_or(defaults.1),
-    );
-    for (key, v) in [
-        ("roles.producer_registers", pair.0),
-        ("roles.consumer_registers", pair.1),
-    ] {
-        if !(24..=256).contains(&v) || !v.is_multiple_of(8) {
-            return Err(Refusal::new(
-                key,
-                v.to_string(),
-                "setmaxnreg takes an immediate in steps of 8 (PTX ISA 9.7.19.5)",
-                "a multiple of 8 in 24..=256",
-            ));
-        }
-    }
-    let warps = s.roles.producer_warps.unwrap_or(1);
-    if !(1..=4).contains(&warps) {
-        return Err(Refusal::new(
-            "roles.producer_warps",
-            warps.to_string(),
-            "the producer is one warpgroup",
-            "1 to 4",
-        ));
-    }
-    // The pool is what the CTA holds at entry: the launch gives each thread the same count, a multiple of 8.
-    let threads = 128 * (consumers + 1);
-    let pool = target.registers / threads / 8 * 8 * threads;
-    let entry = pool / threads;
-    let moves = target.family == crate::target::Family::WarpRoles;
-    // A thread holds 255 registers at most, also where the pool would give it 256.
-    if moves && (pair.0 > entry.min(target.registers_per_thread) || pair.1 < entry) {
-        let fact = format!("threads start with {entry}: the producer gives registers up, consumers take them");
-        let asked = format!("{} for the producer, {} for consumers", pair.0, pair.1);
-        return Err(Refusal::new(
-            "roles.consumer_registers",
-            asked,
-            fact,
-            format!("at most {entry}, at least {entry}"),
-        ));
-    }
-    let total = 128 * (pair.0 + consumers * pair.1);
-    if total > pool {
-        let fact = format!("{total} registers are needed, the CTA holds {pool}");
-        return Err(Refusal::new(
-            "roles.consumer_registers",
-            format!("{} + {consumers} x {}", pair.0, pair.1),
-            fact,
-            format!("a sum of at most {} per lane of each warpgroup", pool / 128),
-        ));
-    }
-    Ok(pair)
 }
 
 fn loads(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), CompileError> {
@@ -472,6 +381,7 @@ fn folds(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Com
             exp2_polynomial_every: plan.exp2_polynomial_every.unwrap_or(0),
             unroll: plan.unroll.unwrap_or(1),
             peel: plan.peel.unwrap_or(false),
+            narrow: plan.narrow.unwrap_or(false),
         };
         if let Some((name, stage)) = choice.stages.iter().find(|(_, s)| **s > 1) {
             return Err(Refusal::new(

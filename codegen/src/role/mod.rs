@@ -217,6 +217,16 @@ pub struct Dot {
     pub dtype: DType,
     /// Adds to the accumulator instead of replacing it.
     pub accumulate: bool,
+    /// Where a warpgroup may leave columns out; such a dot is alone in flight.
+    pub narrow: Option<Box<Narrow>>,
+}
+
+/// A warpgroup computes the first `cols` columns only, and zeros for the others, when some term is negative for all of its
+/// rows from column `cols` on (column coefficients are negative).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Narrow {
+    pub cols: u32,
+    pub terms: Vec<Term>,
 }
 
 /// One statement.

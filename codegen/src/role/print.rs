@@ -243,8 +243,12 @@ fn dot(p: &RoleProgram, d: &Dot) -> String {
         OperandA::Regs(t) => tile(p, t),
     };
     let op = if d.accumulate { "+=" } else { "=" };
+    let narrow = d.narrow.as_ref().map_or(String::new(), |n| {
+        let terms: Vec<_> = n.terms.iter().map(|t| term(p, t)).collect();
+        format!(", {} columns unless {}", n.cols, terms.join(" and "))
+    });
     format!(
-        "issue {}: {} {op} {a} x {} as [{}, {}, {}] {}",
+        "issue {}: {} {op} {a} x {} as [{}, {}, {}] {}{narrow}",
         d.name,
         tile(p, d.acc),
         operand(p, &d.b),

@@ -44,6 +44,27 @@ fn producer(p: &mut RoleProgram, mut nth: usize, pred: Pred<'_>, act: &mut dyn F
     at(&mut p.producer, &mut nth, pred, act)
 }
 
+/// The first dot of the consumer.
+fn issued(p: &RoleProgram) -> Option<&Dot> {
+    p.consumer
+        .iter()
+        .find_map(|s| if let Stmt::Issue(d) = s { Some(&**d) } else { None })
+}
+
+/// Changes the first dot, which has a narrow form.
+fn narrow(p: &mut RoleProgram, change: &mut dyn FnMut(&mut Dot)) -> bool {
+    consumer(
+        p,
+        0,
+        &|s| matches!(s, Stmt::Issue(d) if d.narrow.is_some()),
+        &mut |body, i| {
+            if let Stmt::Issue(d) = &mut body[i] {
+                change(d);
+            }
+        },
+    )
+}
+
 fn drop_nth(p: &mut RoleProgram, nth: usize, pred: Pred<'_>) -> bool {
     consumer(p, nth, pred, &mut |body, i| drop(body.remove(i)))
 }
@@ -269,6 +290,17 @@ fn groups() -> Vec<Fault> {
         };
         InFlightAtExit, "gemm nn", "drop the wait of the loop", |p| drop_nth(p, 0, &is_wait);
         RepairInFlight, "attention 128 fixed", "repair under the dot", |p| hoist(p, 0, &|s| matches!(s, Stmt::Repair { .. }), &is_wait);
+        NarrowForm, "attention 128 narrow", "wider than the dot", |p| narrow(p, &mut |d| d.narrow.iter_mut().for_each(|n| n.cols = 136));
+        NarrowForm, "attention 128 narrow", "no term", |p| narrow(p, &mut |d| d.narrow.iter_mut().for_each(|n| n.terms.clear()));
+        NarrowForm, "attention 128 narrow", "a term that rises along the columns", |p| narrow(p, &mut |d| d.narrow.iter_mut().for_each(|n| n.terms[0].col_coef = 1));
+        NarrowForm, "attention 128 narrow", "adds to what it leaves out", |p| narrow(p, &mut |d| d.accumulate = true);
+        NarrowForm, "attention 128 narrow", "another dot beside it", |p| {
+            let form = issued(p).and_then(|d| d.narrow.clone());
+            let mut nth = 1;
+            at(&mut p.consumer, &mut nth, &|s| matches!(s, Stmt::Issue(_)), &mut |body, i| {
+                if let Stmt::Issue(d) = &mut body[i] { d.narrow = form.clone(); }
+            })
+        };
         RoleStatement, "attention 128 fixed", "a fence in a repair", |p| consumer(p, 0, &|s| matches!(s, Stmt::Repair { .. }), &mut |body, i| {
             if let Stmt::Repair { body, .. } = &mut body[i] { body.push(Stmt::Fence); }
         });

@@ -55,6 +55,10 @@ fn folds() -> Vec<(&'static str, RoleProgram)> {
             causal(dynamic(over(tiles(128, 128))).fold("kv", |f| f.fixed())),
         ),
         (
+            "attention 128 narrow",
+            causal(dynamic(over(tiles(128, 128))).fold("kv", |f| f.fixed().narrow())),
+        ),
+        (
             "attention 128 ping-pong",
             causal(over(tiles(128, 128)).fold("kv", |f| f.handoff(Handoff::PingPong))),
         ),

@@ -8,6 +8,7 @@
 mod four_dots;
 mod gated_mlp;
 mod harness;
+mod knobs;
 mod random;
 mod regressions;
 mod windowed;

@@ -105,9 +105,10 @@ fn attention_schedule(d: &mut Dice) -> String {
         d.pick(&["free", "ping-pong"])
     );
     s += &format!(
-        "unroll = {}\nexp2_polynomial_every = {}\npeel = {}\n",
+        "unroll = {}\nexp2_polynomial_every = {}\npeel = {}\nnarrow = {}\n",
         1 + d.roll(2),
         d.pick(&["0", "0", "2", "7"]),
+        d.pick(&["true", "false"]),
         d.pick(&["true", "false"])
     );
     s += d.pick(&[

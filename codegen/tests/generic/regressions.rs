@@ -15,6 +15,7 @@ fn schedules_that_gave_wrong_results_are_refused() {
     let kernel = attention::forward(spec).unwrap();
     for (text, key) in [
         ("[folds.kv.stages]\ns = 1\n", "folds.kv.split"),
+        ("[folds.kv]\nstages = { o = 0 }\nnarrow = true\n", "folds.kv.narrow"),
         ("[grid]\nsection = 0\n", "grid.section"),
         ("[grid]\nsection = 4294967295\n", "grid.section"),
         ("[folds.kv]\nlazy_threshold = 18.0\n", "folds.kv.lazy_threshold"),
@@ -51,4 +52,31 @@ fn a_section_wider_than_the_grid_is_the_grid() {
     let case = case.runtime("m", 200).runtime("n", 264).runtime("k", 200);
     let case = case.input("a", &[200, 200], 1.0).input("b", &[200, 264], 1.0);
     case.output("c", &[200, 264]).check("wide section", 4e-3);
+}
+
+#[test]
+fn a_polynomial_weight_past_the_range_of_f32_is_repaired() {
+    let spec = attention::Spec {
+        dtype: DType::Bf16,
+        head_dim: 64,
+        causal: false,
+    };
+    let kernel = attention::forward(spec).unwrap();
+    let text = "tiles = { q_tile = 64, kv_tile = 64 }\n[folds.kv]\nrescale = \"fixed\"\nexp2_polynomial_every = 2\n";
+    let case = Case::new(&kernel, &schedule(text));
+    let sizes = [
+        ("batch", 1),
+        ("q_len", 64),
+        ("kv_len", 210),
+        ("heads", 2),
+        ("kv_heads", 1),
+        ("group", 2),
+    ];
+    let case = sizes.iter().fold(case, |c, (n, v)| c.runtime(n, *v));
+    // Logits of hundreds: weights against the first trip's maximum overflow.
+    let case = case.scalar("scale_log2", 0.18).input("q", &[1, 64, 2, 64], 40.0);
+    let case = case.input("k", &[1, 210, 1, 64], 1.0).input("v", &[1, 210, 1, 64], 1.0);
+    case.output("o", &[1, 64, 2, 64])
+        .output("lse", &[1, 2, 64])
+        .check("polynomial past the range", 6e-3);
 }

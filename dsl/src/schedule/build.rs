@@ -244,6 +244,13 @@ impl FoldPlan {
         self
     }
 
+    /// Lets warpgroups whose rows keep only the left half of the first trip's columns compute masked dots over it alone.
+    #[must_use]
+    pub fn narrow(mut self) -> Self {
+        self.narrow = Some(true);
+        self
+    }
+
     /// Trips per loop iteration of the emitted code.
     #[must_use]
     pub fn unroll(mut self, trips: u32) -> Self {

@@ -162,6 +162,10 @@ pub struct FoldPlan {
     /// Emits the first trip apart, even where pipelining or the rescale policy does not ask for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub peel: Option<bool>,
+    /// In the first trip, a warpgroup whose rows keep none of the right half of the columns computes masked dots over
+    /// the left half alone: the narrower diagonal step of causal masks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub narrow: Option<bool>,
     /// Trips per loop iteration of the emitted code.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unroll: Option<u32>,

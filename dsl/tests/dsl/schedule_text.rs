@@ -245,13 +245,14 @@ fn fold() -> impl Strategy<Value = FoldPlan> {
         of(any::<u32>()),
         of(any::<u32>()),
         of(any::<bool>()),
+        of(any::<bool>()),
     );
     (flags, btree_map(name(), any::<u32>(), 0..3), vec(name(), 0..3), numbers).prop_map(
         |(
             (direction, split, handoff, rescale),
             stages,
             order,
-            (lazy_threshold, exp2_polynomial_every, unroll, peel),
+            (lazy_threshold, exp2_polynomial_every, unroll, peel, narrow),
         )| {
             FoldPlan {
                 direction,
@@ -264,6 +265,7 @@ fn fold() -> impl Strategy<Value = FoldPlan> {
                 exp2_polynomial_every,
                 unroll,
                 peel,
+                narrow,
             }
         },
     )
