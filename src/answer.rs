@@ -1,6 +1,6 @@
 //! What a command has to say, and the only place that writes to standard output and standard error.
 
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
@@ -62,11 +62,13 @@ impl Answer {
         let exit = self.failed.unwrap_or(Exit::Done);
         match self.write(command, as_json) {
             Ok(()) => exit,
-            Err(failure) => failure.deliver(command, as_json),
+            // Standard output is lost: there is nowhere to put a second answer, and what failed first tells more.
+            Err(Undelivered::Lost(lost)) => lost.report(exit),
+            Err(Undelivered::Refused(failure)) => failure.deliver(command, as_json),
         }
     }
 
-    fn write(mut self, command: &str, as_json: bool) -> Result<(), Failure> {
+    fn write(mut self, command: &str, as_json: bool) -> Result<(), Undelivered> {
         if let Some(path) = &self.out {
             files::write(path, &self.body)?;
             note(&format!("wrote {} ({} bytes)", path.display(), self.body.len()));
@@ -77,27 +79,65 @@ impl Answer {
             self.fields
                 .insert("exit_code".into(), self.failed.unwrap_or(Exit::Done).code().into());
             self.fields.insert("command".into(), command.into());
-            print(format!("{:#}\n", Value::Object(self.fields)).as_bytes());
+            print(format!("{:#}\n", Value::Object(self.fields)).as_bytes())?;
         } else if self.out.is_none() {
             if self.is_binary && io::stdout().is_terminal() {
                 let allowed = "`--out FILE`, or standard output that is a file or a pipe";
-                return Err(Failure::refused("machine code is not shown on a terminal").reason(
-                    "--out",
-                    "none",
-                    "the result is binary",
-                    allowed,
-                ));
+                return Err(Failure::refused("machine code is not shown on a terminal")
+                    .reason("--out", "none", "the result is binary", allowed)
+                    .into());
             }
-            print(&self.body);
+            print(&self.body)?;
         }
         Ok(())
     }
 }
 
-/// Writes to standard output. A reader that went away (`| head`) is no failure.
-pub fn print(bytes: &[u8]) {
+/// Why an answer did not reach its reader.
+enum Undelivered {
+    Refused(Failure),
+    Lost(Lost),
+}
+
+impl From<Failure> for Undelivered {
+    fn from(failure: Failure) -> Self {
+        Self::Refused(failure)
+    }
+}
+
+impl From<Lost> for Undelivered {
+    fn from(lost: Lost) -> Self {
+        Self::Lost(lost)
+    }
+}
+
+/// Standard output did not take everything.
+#[derive(Debug)]
+pub struct Lost(io::Error);
+
+impl Lost {
+    /// Whether a failed write to standard output is one.
+    pub fn of(written: io::Result<()>) -> Result<(), Self> {
+        written.map_err(Self)
+    }
+
+    /// Says so and ends as the command would have, but never well. A reader that went away (`| head`) knows; only the
+    /// code tells.
+    pub fn report(self, otherwise: Exit) -> Exit {
+        if self.0.kind() != ErrorKind::BrokenPipe {
+            note(&format!("error: cannot write to standard output: {}", self.0));
+        }
+        match otherwise {
+            Exit::Done => Exit::AnswerLost,
+            failed => failed,
+        }
+    }
+}
+
+/// Writes to standard output.
+pub fn print(bytes: &[u8]) -> Result<(), Lost> {
     let mut stdout = io::stdout().lock();
-    let _closed = stdout.write_all(bytes).and_then(|()| stdout.flush());
+    Lost::of(stdout.write_all(bytes).and_then(|()| stdout.flush()))
 }
 
 /// Writes one remark to standard error.

@@ -21,6 +21,8 @@ pub enum Exit {
     WrongResult,
     /// The kernel hung, or the device reported a fault.
     DeviceFault,
+    /// The answer could not be written to standard output.
+    AnswerLost,
     /// A bug of warpwright.
     Bug,
 }
@@ -34,12 +36,13 @@ Exit codes:
    4  no device
    5  wrong result
    6  hang or device fault
-  70  a bug of warpwright";
+  70  a bug of warpwright
+  74  the answer could not be written to standard output";
 
 impl Exit {
     /// Every way to end.
     #[cfg(test)]
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Done,
         Self::Refused,
         Self::NotAssembled,
@@ -47,6 +50,7 @@ impl Exit {
         Self::WrongResult,
         Self::DeviceFault,
         Self::Bug,
+        Self::AnswerLost,
     ];
 
     /// The number the shell sees.
@@ -61,6 +65,8 @@ impl Exit {
             Self::DeviceFault => 6,
             // EX_SOFTWARE of sysexits.h.
             Self::Bug => 70,
+            // EX_IOERR of sysexits.h.
+            Self::AnswerLost => 74,
         }
     }
 }

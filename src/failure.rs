@@ -21,6 +21,9 @@ pub struct Reason {
     #[serde(rename = "true")]
     pub fact: String,
     pub allowed: String,
+    /// The Rust line of the value it is about: `FILE:LINE:COLUMN`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub source: Option<String>,
 }
 
 /// A failure of a command.
@@ -101,6 +104,7 @@ impl Failure {
             asked,
             fact,
             allowed,
+            source: None,
         });
         self
     }
@@ -138,10 +142,10 @@ impl Failure {
     /// Writes the failure down and says how the process ends: JSON on standard output, text on standard error.
     pub fn deliver(&self, command: &str, as_json: bool) -> Exit {
         if as_json {
-            answer::print(format!("{:#}\n", self.json(command)).as_bytes());
-        } else {
-            answer::note(&format!("error: {self}"));
+            let printed = answer::print(format!("{:#}\n", self.json(command)).as_bytes());
+            return printed.map_or_else(|lost| lost.report(self.exit), |()| self.exit);
         }
+        answer::note(&format!("error: {self}"));
         self.exit
     }
 }
@@ -169,6 +173,9 @@ impl fmt::Display for Failure {
         for reason in &self.reasons {
             write!(f, "\n  {}\n    asked:   {}", reason.key, reason.asked)?;
             write!(f, "\n    true:    {}\n    allowed: {}", reason.fact, reason.allowed)?;
+            if let Some(source) = &reason.source {
+                write!(f, "\n    source:  {source}")?;
+            }
         }
         match &self.help {
             Some(help) => write!(f, "\nhelp: {help}"),
@@ -184,6 +191,7 @@ impl From<&Refusal> for Reason {
             asked: refusal.asked.clone(),
             fact: refusal.fact.clone(),
             allowed: refusal.allowed.clone(),
+            source: refusal.site.as_ref().map(ToString::to_string),
         }
     }
 }

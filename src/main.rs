@@ -15,13 +15,14 @@ mod shape;
 mod shipped;
 mod subject;
 
+use std::io::Write as _;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::ErrorKind;
 
-use answer::Answer;
+use answer::{Answer, Lost};
 use commands::Command;
 use exit::Exit;
 use failure::Failure;
@@ -67,9 +68,9 @@ fn guarded(run: impl FnOnce() -> Result<Answer, Failure>) -> Result<Answer, Fail
 /// Answers `--help` and `--version`, and refuses what is not on the command line's grammar.
 fn usage(error: &clap::Error) -> ExitCode {
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
-        // Nobody may be reading; that is no reason to fail.
-        let _closed = error.print();
-        return Exit::Done.into();
+        let printed = error.print().and_then(|()| std::io::stdout().flush());
+        let exit = Lost::of(printed).map_or_else(|lost| lost.report(Exit::Done), |()| Exit::Done);
+        return exit.into();
     }
     // The arguments could not be parsed, so the flag has to be looked for.
     let is_json = std::env::args_os().any(|arg| arg == "--json");

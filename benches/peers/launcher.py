@@ -1,11 +1,12 @@
 """Loads cubins with their launch facts and launches them. The only module that knows the format of `launch.json`.
 
-`launch.json`, version 1, is what `warpwright compile --emit launch` writes; it stands beside one `.cubin`::
+`launch.json`, version 2, is what `warpwright compile --emit launch` writes; it stands beside one `.cubin`::
 
-    {"version": 1, "entry": "attention_forward", "target": "sm_90a", "block": [384, 1, 1], "shared_bytes": 196720,
+    {"version": 2, "entry": "attention_forward", "target": "sm_90a", "block": [384, 1, 1], "shared_bytes": 196720,
      "grid": {"kind": "persistent", "blocks": ["ceil_div(q_len, 128)", "heads", "batch"]},
      "runtime": ["batch", "q_len", ...],
-     "tensors": [{"name": "q", "dtype": "bf16", "dims": ["batch", "q_len", "heads", "128"], "written": false}, ...],
+     "tensors": [{"name": "q", "dtype": "bf16", "dims": ["batch", "q_len", "heads", "128"], "written": false,
+                  "row_multiple_elems": 1}, ...],
      "params": [
        {"kind": "tensor_map", "name": "q_map", "tensor": "q", "box": [1, 64, 1, 64], "swizzle": 128, "l2_promotion": 128},
        {"kind": "pointer", "name": "o_ptr", "tensor": "o"},
@@ -13,8 +14,10 @@
        {"kind": "size", "name": "q_len"}, {"kind": "scalar", "name": "scale_log2", "positive": true},
        {"kind": "scratch", "name": "scratch", "bytes": 8, "initial": 0}]}
 
-Dimensions, boxes and strides are outermost first. The grid has one dimension: the product of `blocks`, or for
-`persistent` at most one CTA per multiprocessor. Scratch holds `initial` (a u32 pattern) before the first launch and every
+Dimensions, boxes and strides are outermost first. The last dimension of a tensor is a multiple of its
+`row_multiple_elems`: the copy engine writes whole 16-byte pieces, and would write behind other rows.
+
+The grid has one dimension: the product of `blocks`, or for `persistent` at most one CTA per multiprocessor. Scratch holds `initial` (a u32 pattern) before the first launch and every
 launch leaves it so; it is set once, outside every timed span.
 
 `when.json` beside it (optional) says which problems the kernel is for: fields of the problem with their values, and
@@ -31,8 +34,9 @@ from pathlib import Path
 
 from expr import evaluate
 
-VERSION = 1
+VERSION = 2
 REQUIRED_KEYS = {"version", "entry", "target", "block", "shared_bytes", "grid", "runtime", "tensors", "params"}
+TENSOR_KEYS = {"name", "dtype", "dims", "written", "row_multiple_elems"}
 PARAM_KEYS = {
     "tensor_map": {"name", "tensor", "box", "swizzle", "l2_promotion"},
     "pointer": {"name", "tensor"},
@@ -110,6 +114,9 @@ def parse_recipe(data, when=None, source="launch.json"):
         raise RecipeError(f"{source}: grid needs kind persistent|blocks and a list of blocks, not {grid}")
     if len(data["block"]) != 3:
         raise RecipeError(f"{source}: block has {len(data['block'])} extents, not 3")
+    for tensor in data["tensors"]:
+        if missing := TENSOR_KEYS - set(tensor):
+            raise RecipeError(f"{source}: tensor {tensor.get('name')} lacks {sorted(missing)}")
     for param in data["params"]:
         wanted = PARAM_KEYS.get(param.get("kind"))
         if wanted is None:
@@ -188,6 +195,11 @@ def check_tensors(recipe, names, tensors):
         shape = tuple(evaluate(text, names) for text in fact["dims"])
         if (view.dtype, tuple(view.shape)) != (fact["dtype"], shape):
             raise RecipeError(f"{recipe.entry}: {fact['name']} is {view.dtype} {view.shape}, wanted {fact['dtype']} {shape}")
+        if shape[-1] % fact["row_multiple_elems"]:
+            raise RecipeError(
+                f"{recipe.entry}: {fact['name']} has rows of {shape[-1]} elements; the kernel writes whole pieces, allowed: "
+                f"a multiple of {fact['row_multiple_elems']}"
+            )
 
 
 def map_spec(param, view):

@@ -169,14 +169,16 @@ class Statistics(unittest.TestCase):
 
 def recipe(**changes):
     data = {
-        "version": 1,
+        "version": 2,
         "entry": "attention_forward",
         "target": "sm_90a",
         "block": [384, 1, 1],
         "shared_bytes": 196720,
         "grid": {"kind": "persistent", "blocks": ["ceil_div(q_len, 128)", "heads", "batch"]},
         "runtime": ["batch", "q_len", "kv_len", "heads", "kv_heads", "group"],
-        "tensors": [{"name": "q", "dtype": "bf16", "dims": ["batch", "q_len", "heads", "128"], "written": False}],
+        "tensors": [
+            {"name": "q", "dtype": "bf16", "dims": ["batch", "q_len", "heads", "128"], "written": False, "row_multiple_elems": 1}
+        ],
         "params": [{"name": "q_len", "kind": "size"}],
     }
     data.update(changes)
@@ -206,7 +208,8 @@ class Recipes(unittest.TestCase):
         del incomplete["block"]
         for data in (
             incomplete,
-            recipe(version=2),
+            recipe(version=1),
+            recipe(tensors=[{"name": "q", "dtype": "bf16", "dims": ["batch"], "written": True}]),
             recipe(grid={"kind": "magic", "blocks": [1]}),
             recipe(grid={"kind": "blocks", "tiles": [1]}),
             recipe(params=[{"name": "x", "kind": "u16"}]),
@@ -242,6 +245,18 @@ class Recipes(unittest.TestCase):
         for tensors in ({}, {"q": half}, {"q": narrow}):
             with self.assertRaises(launcher.RecipeError):
                 launcher.check_tensors(parsed, names, tensors)
+
+    def test_rows_that_a_store_would_write_behind_are_refused(self):
+        def check(rows, multiple):
+            fact = {"name": "o", "dtype": "bf16", "dims": ["m", "n"], "written": True, "row_multiple_elems": multiple}
+            view = launcher.TensorView(1 << 20, (64, rows), (264, 1), "bf16", 2)
+            parsed = launcher.parse_recipe(recipe(tensors=[fact]))
+            launcher.check_tensors(parsed, {"m": 64, "n": rows}, {"o": view})
+
+        check(256, 8)
+        check(257, 1)
+        with self.assertRaisesRegex(launcher.RecipeError, "multiple of 8"):
+            check(257, 8)
 
     def test_maps_are_turned_innermost_first(self):
         spec = launcher.map_spec(self.map_param, self.q)

@@ -1,13 +1,17 @@
 //! Why a kernel and schedule cannot be compiled.
 
+use dsl::ir::Site;
+
 /// A refusal: what was asked, what is true, what would be allowed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The schedule key or value the refusal is about.
+    /// The schedule key that decides it; `kernel` when only the kernel's source can change it.
     pub key: String,
     pub asked: String,
     pub fact: String,
     pub allowed: String,
+    /// The Rust line of the value it is about.
+    pub site: Option<Box<Site>>,
 }
 
 impl std::fmt::Display for Refusal {
@@ -16,7 +20,11 @@ impl std::fmt::Display for Refusal {
             f,
             "{}: asked for {}; {}; allowed: {}",
             self.key, self.asked, self.fact, self.allowed
-        )
+        )?;
+        match &self.site {
+            Some(site) => write!(f, " ({site})"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -33,7 +41,15 @@ impl Refusal {
             asked: asked.into(),
             fact: fact.into(),
             allowed: allowed.into(),
+            site: None,
         }
+    }
+
+    /// Names the Rust line it is about.
+    #[must_use]
+    pub fn at(mut self, site: &Site) -> Self {
+        self.site = Some(Box::new(site.clone()));
+        self
     }
 }
 

@@ -5,6 +5,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::role::{Expr, RoleProgram};
 
+/// Version of this format; 2 brought `row_multiple_elems`.
+pub const VERSION: u32 = 2;
+
+/// A bulk tensor store writes whole pieces of this many bytes (PTX ISA 9.7.9.27, `cp.async.bulk.tensor`): past a row
+/// that is no multiple of them it writes into the padding, or past the tensor (seen on an H200 with 257 columns).
+const STORE_PIECE_BYTES: u32 = 16;
+
 /// How to launch a kernel.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaunchFacts {
@@ -39,6 +46,9 @@ pub struct TensorFact {
     pub dtype: String,
     pub dims: Vec<String>,
     pub written: bool,
+    /// The last dimension must be a multiple of this: rows of tensors that the copy engine writes hold whole 16-byte
+    /// pieces; others may end anywhere (1). A loader must refuse other rows: the kernel would write behind them.
+    pub row_multiple_elems: u32,
 }
 
 /// One kernel parameter.
@@ -76,14 +86,15 @@ pub fn facts(p: &RoleProgram, target: &str) -> LaunchFacts {
         "persistent"
     };
     let blocks = p.grid.axes.iter().map(|a| text(&a.count, p)).collect();
-    let tensors = p.tensors.iter().map(|t| TensorFact {
+    let tensors = (0u32..).zip(&p.tensors).map(|(i, t)| TensorFact {
         name: t.name.clone(),
         dtype: t.dtype.to_string(),
         dims: t.dims.iter().map(|d| text(d, p)).collect(),
         written: t.written,
+        row_multiple_elems: row_multiple(p, i),
     });
     LaunchFacts {
-        version: 1,
+        version: VERSION,
         entry: p.name.clone(),
         target: target.to_owned(),
         block: [p.threads(), 1, 1],
@@ -95,6 +106,16 @@ pub fn facts(p: &RoleProgram, target: &str) -> LaunchFacts {
         runtime: p.runtime.clone(),
         tensors: tensors.collect(),
         params: params(p),
+    }
+}
+
+/// What the last extent of a tensor must be a multiple of, in elements.
+fn row_multiple(p: &RoleProgram, tensor: u32) -> u32 {
+    let t = &p.tensors[tensor as usize];
+    if t.written && p.maps.iter().any(|m| m.tensor == tensor) {
+        STORE_PIECE_BYTES / t.dtype.bytes()
+    } else {
+        1
     }
 }
 

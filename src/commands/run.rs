@@ -38,8 +38,9 @@ pub struct Args {
     /// Launches per input family.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
     launches: u32,
-    /// Simulated warp instructions after which a launch counts as a hang.
-    #[arg(long, value_name = "N", default_value_t = SimOptions::default().instruction_budget)]
+    /// Simulated warp instructions after which a launch counts as a hang, at least 1.
+    #[arg(long, value_name = "N", default_value_t = SimOptions::default().instruction_budget,
+          value_parser = clap::value_parser!(u64).range(1..))]
     sim_instructions: u64,
     /// Append the record of this run to a file, one JSON object a line.
     #[arg(long, value_name = "FILE")]
@@ -61,6 +62,7 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
             let options = SimOptions {
                 seed: args.seed,
                 instruction_budget: args.sim_instructions,
+                target: subject.target,
                 ..SimOptions::default()
             };
             on(&SimDevice::new(options), &subject, args)

@@ -214,6 +214,7 @@ fn help_has_examples_and_exit_codes() {
         "5  wrong",
         "6  hang",
         "70  a bug",
+        "74  the answer",
     ] {
         assert!(help.contains(code), "no `{code}` in\n{help}");
     }
@@ -222,5 +223,38 @@ fn help_has_examples_and_exit_codes() {
         let help = warpwright(&[command, "--help"]).exits(0).text();
         assert!(help.contains("Examples:\n  warpwright "), "{help}");
         assert!(help.contains("--json"), "{help}");
+    }
+}
+
+/// Runs the binary with this standard output; exit code and standard error.
+fn with_stdout(args: &[&str], stdout: impl Into<std::process::Stdio>) -> (Option<i32>, String) {
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_warpwright"));
+    let output = command.args(args).stdout(stdout).output().expect("the binary starts");
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
+}
+
+#[test]
+fn an_answer_that_cannot_be_written_is_no_success() {
+    let refused = ["check", "--problem", "gemm bf16 m0 n8 k8 nn", "--json"];
+    for (args, code) in [
+        (&["list"][..], 74),
+        (&["list", "--json"], 74),
+        (&["--help"], 74),
+        (&["compile", "--help"], 74),
+        (&["compile", "--problem", GEMM, "--emit", "ptx"], 74),
+        // What failed first decides.
+        (&refused, 2),
+    ] {
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full");
+        let (found, stderr) = with_stdout(args, full.expect("a device that is always full"));
+        assert_eq!(found, Some(code), "{args:?}: {stderr}");
+        assert!(stderr.contains("cannot write to standard output"), "{args:?}: {stderr}");
+        // A reader that went away needs no message.
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        assert_eq!(with_stdout(args, writer), (Some(code), String::new()), "{args:?}");
     }
 }

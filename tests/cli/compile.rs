@@ -49,6 +49,15 @@ fn launch_facts_are_enough_for_a_foreign_loader() {
         !maps.is_empty() && maps.iter().all(|m| m["box"].is_array()),
         "{facts:#}"
     );
+    // The one tensor that the copy engine writes has whole 16-byte pieces in a row.
+    let tensors = facts["tensors"].as_array().expect("tensors").iter();
+    let multiples: Vec<_> = tensors
+        .map(|t| (t["name"].as_str(), t["row_multiple_elems"].as_u64()))
+        .collect();
+    assert_eq!(
+        multiples,
+        [(Some("a"), Some(1)), (Some("b"), Some(1)), (Some("c"), Some(8))]
+    );
     // Each parameter of the entry has its recipe, in order.
     let ptx = text(GEMM, "ptx");
     let entry = ptx

@@ -197,3 +197,61 @@ fn problem_files_are_read_line_by_line() {
     let empty = folder.file("empty.txt", "# nothing\n");
     warpwright(&["bench", "--problems", &empty, "--json"]).refused(2);
 }
+
+#[test]
+fn the_simulator_is_of_the_target_asked_for() {
+    for (target, capability) in [("sm_80", [8, 0]), ("sm_90a", [9, 0])] {
+        let args = ["run", "--problem", "gemm bf16 m64 n64 k64 nt", "--schedule", "none"];
+        let more = ["--target", target, "--device", "sim", "--launches", "1"];
+        let text = warpwright(&[&args[..], &more].concat()).exits(0).text();
+        assert!(text.contains(&format!("simulator of {target}\n")), "{text}");
+        let json = warpwright(&[&args[..], &more, &["--json"]].concat()).exits(0).json();
+        assert_eq!(json["device"]["compute_capability"], serde_json::json!(capability));
+    }
+}
+
+#[test]
+fn a_budget_of_no_instructions_is_refused() {
+    let args = [
+        "run",
+        "--problem",
+        GEMM,
+        "--device",
+        "sim",
+        "--sim-instructions",
+        "0",
+        "--json",
+    ];
+    let error = warpwright(&args).refused(2);
+    assert!(error.to_string().contains("--sim-instructions"), "{error:#}");
+    // One is a budget, and no kernel ends within it.
+    let args = [
+        "run",
+        "--problem",
+        "gemm bf16 m64 n64 k64 nt",
+        "--device",
+        "sim",
+        "--sim-instructions",
+        "1",
+        "--json",
+    ];
+    warpwright(&args).refused(6);
+}
+
+#[test]
+fn what_the_simulator_finds_names_the_rust_line() {
+    // Far enough for every warp to be inside the kernel's own statements, too little to finish.
+    let args = [
+        "run",
+        "--problem",
+        "gemm bf16 m64 n64 k640 nt",
+        "--device",
+        "sim",
+        "--sim-instructions",
+        "3000",
+        "--json",
+    ];
+    let error = warpwright(&args).refused(6);
+    let text = error["message"].as_str().unwrap_or_default();
+    assert!(text.contains("(kernels-rs/src/gemm.rs:"), "{text}");
+}

@@ -189,3 +189,35 @@ fn golden_pairs_differ_in_their_code() {
         }
     }
 }
+
+/// Source lines are the kernel's, without a path of this machine, and change no machine code.
+#[test]
+fn golden_code_does_not_depend_on_source_lines() {
+    let tools = tools_or_skip("golden_code_does_not_depend_on_source_lines").expect("usable tools");
+    for pair in PAIRS.iter().step_by(5) {
+        let text = pair.compile().1.ptx.to_string();
+        let files: Vec<&str> = text.lines().filter(|l| l.starts_with(".file")).collect();
+        assert!(
+            files.len() == 1 && files[0].starts_with(".file 1 \"kernels-rs/src/"),
+            "{}: {files:?}",
+            pair.name
+        );
+        let Some(tools) = &tools else { continue };
+        let code = |ptx: &str| {
+            let assembled = tools
+                .assemble(&AssembleRequest::new(ptx, SM_90A.name))
+                .expect("assembles");
+            let sass = tools.disassemble(&assembled.cubin, std::time::Duration::from_secs(60));
+            sass.expect("disassembles").functions.remove(0).instructions
+        };
+        let bare = |code: &[tools::Instruction]| -> Vec<_> {
+            let text = |i: &tools::Instruction| (i.predicate.clone(), i.opcode.clone(), i.operands.clone());
+            code.iter().map(text).collect()
+        };
+        let located = code(&text);
+        let without: Vec<&str> = text.lines().filter(|l| !l.starts_with("  .loc")).collect();
+        assert_eq!(bare(&located), bare(&code(&without.join("\n"))), "{}", pair.name);
+        let tensor_core = located.iter().filter(|i| i.base() == "HGMMA");
+        assert!(tensor_core.clone().all(|i| i.source.is_some()), "{}", pair.name);
+    }
+}

@@ -335,3 +335,135 @@ fn offline_without_an_assembler_names_the_command_that_helps() {
         .env("PATH", folder.path("none"));
     run(&mut command).exits(0);
 }
+
+#[test]
+fn orders_that_contradict_themselves_are_refused() {
+    for (order, asked, fact, allowed) in [
+        (
+            r#"["issue s", "issue o", "issue s"]"#,
+            "`issue s` as event 3",
+            "event 1 already",
+            "once",
+        ),
+        // A dot's own name is its issue.
+        (r#"["issue s", "s"]"#, "`s` as event 2", "event 1 already", "once"),
+        (
+            r#"["issue s", "wait s", "issue o", "wait s"]"#,
+            "`wait s` as event 4",
+            "event 2 already",
+            "once",
+        ),
+        (
+            r#"["wait s", "issue s"]"#,
+            "`issue s` as event 2",
+            "event 1 waits for it",
+            "before `wait s`",
+        ),
+        // `o` multiplies what is computed from `s`: within one trip it cannot come first.
+        (
+            r#"["issue o", "issue s"]"#,
+            "`issue s` as event 2",
+            "cannot run until `s` (stage 0) has",
+            "`s` before `o`",
+        ),
+    ] {
+        let error = schedule_error(ATTENTION, &format!("[folds.kv]\norder = {order}\n"));
+        assert_reason(&error, "folds.kv.order", asked, allowed);
+        let found = error["reasons"][0]["true"].as_str().unwrap_or_default();
+        assert!(found.contains(fact), "{order}: {found}");
+    }
+    // One trip later it can.
+    let folder = Folder::new();
+    let text = "[folds.kv]\nstages = { o = 1 }\norder = [\"issue o\", \"issue s\"]\n";
+    let file = folder.file("s.toml", text);
+    warpwright(&["check", "--problem", ATTENTION, "--schedule", &file]).exits(0);
+}
+
+/// A refused value goes by the key that decides about it, with the line of the kernel that made it.
+#[test]
+fn values_of_the_kernel_are_refused_by_their_key_and_line() {
+    for (problem, text, key, asked, source) in [
+        // The rows of `k`, not the first tile of the kernel.
+        (
+            ATTENTION,
+            "tiles = { q_tile = 64, kv_tile = 264 }",
+            "tiles.kv_tile",
+            "`k` as a tile of [264, 128]",
+            "attention.rs:",
+        ),
+        (
+            ATTENTION,
+            "tiles.q_tile = 512",
+            "tiles.q_tile",
+            "`q` as a tile of [512, 128]",
+            "attention.rs:",
+        ),
+        // The depth of `o` is a tile size of another value.
+        (
+            ATTENTION,
+            "tiles.kv_tile = 8",
+            "tiles.kv_tile",
+            "`o` of 128 columns over a depth of 8",
+            "attention.rs:",
+        ),
+        // A value without a name goes by its line.
+        (
+            GEMM,
+            "tiles = { m_tile = 64, n_tile = 72, k_tile = 64 }",
+            "tiles.n_tile",
+            "the value of kernels-rs/src/gemm.rs:",
+            "gemm.rs:",
+        ),
+        (
+            ATTENTION,
+            "roles.consumers = 3\ntiles.q_tile = 128",
+            "tiles.q_tile",
+            "128 rows for 3",
+            "",
+        ),
+        (
+            ATTENTION,
+            "tiles = { q_tile = 64, kv_tile = 72 }\nfolds.kv.rescale = \"fixed\"",
+            "tiles.kv_tile",
+            "depth of 72",
+            "attention.rs:",
+        ),
+        (
+            ATTENTION,
+            "[loads]\nk = { ring = \"r\", stages = 1 }\nv = { ring = \"r\", stages = 1 }",
+            "loads.k.stages",
+            "1 for ring `r`, shared with `v`",
+            "",
+        ),
+    ] {
+        let error = schedule_error(problem, text);
+        assert_reason(&error, key, asked, "");
+        let found = error["reasons"][0]["source"].as_str().unwrap_or_default();
+        assert!(
+            found.contains(source) && found.is_empty() == source.is_empty(),
+            "{text}: {error:#}"
+        );
+    }
+}
+
+/// Only the sizes that are missing are named, all of them.
+#[test]
+fn an_incomplete_set_of_tiles_names_what_is_missing() {
+    let error = schedule_error(GEMM, "tiles.n_tile = 1024");
+    let keys: Vec<_> = error["reasons"]
+        .as_array()
+        .expect("reasons")
+        .iter()
+        .map(|r| r["key"].clone())
+        .collect();
+    assert_eq!(keys, ["tiles.m_tile", "tiles.k_tile"], "{error:#}");
+    assert!(error.to_string().contains("beside n_tile = 1024"), "{error:#}");
+    let error = schedule_error(ATTENTION, "tiles.kv_tile = 1024");
+    let keys: Vec<_> = error["reasons"]
+        .as_array()
+        .expect("reasons")
+        .iter()
+        .map(|r| r["key"].clone())
+        .collect();
+    assert_eq!(keys, ["tiles.q_tile"], "{error:#}");
+}

@@ -333,3 +333,40 @@ fn concurrent_fetches_install_once() {
         "{left:?}"
     );
 }
+
+/// `.loc` lines reach the machine code without the option, and change none of it.
+#[test]
+fn source_lines_reach_the_code_and_change_nothing() {
+    let Some(tools) = tools_or_skip("source_lines_reach_the_code_and_change_nothing").unwrap() else {
+        return;
+    };
+    let code = |ptx: &str| {
+        let assembled = tools.assemble(&AssembleRequest::new(ptx, "sm_90a")).unwrap();
+        tools
+            .disassemble(&assembled.cubin, DEADLINE)
+            .unwrap()
+            .functions
+            .remove(0)
+    };
+    let plain = code(FULL);
+    let head = FULL.find(".visible").or(FULL.find(".entry")).unwrap();
+    let body = head + FULL[head..].find("{\n").unwrap() + 2;
+    let located = format!(
+        ".file 1 \"kernels/src/mine.rs\"\n{}.loc 1 42 1\n{}",
+        &FULL[head..body],
+        &FULL[body..]
+    );
+    let located = code(&format!("{}{located}", &FULL[..head]));
+    assert!(plain.instructions.iter().all(|i| i.source.is_none()));
+    assert_eq!(
+        located.instructions.last().unwrap().source.as_deref(),
+        Some("kernels/src/mine.rs:42")
+    );
+    let bare = |f: &tools::SassFunction| -> Vec<_> {
+        f.instructions
+            .iter()
+            .map(|i| (i.address, i.predicate.clone(), i.opcode.clone(), i.operands.clone()))
+            .collect()
+    };
+    assert_eq!(bare(&located), bare(&plain));
+}

@@ -40,6 +40,7 @@ struct Inside {
 impl Emitter<'_> {
     /// Thread `t` takes chunk `t % 8` of rows `t / 8`, `t / 8 + threads / 8`, ...: the swizzle is the same for all of them.
     pub(super) fn copier(&mut self, copy: &Copy, tid: Reg, threads: u32) -> Copier {
+        self.locate_name(&copy.name);
         self.note(format!("addresses of {}", copy.name));
         let tid_row = self.int(IntOp::ShrU, tid, 3u32);
         let chunk = self.int(IntOp::And, tid, 7u32);
@@ -106,6 +107,7 @@ impl Emitter<'_> {
     ///
     /// Base and strides are read from the parameters again in every trip: registers are scarcer than that.
     pub(super) fn copy_tile(&mut self, copy: &Copy, c: &Copier, slot: Reg) {
+        self.locate_name(&copy.name);
         self.note(format!("copy {}", copy.name));
         let (row, col) = (
             self.first_index(c.tid_row, &copy.from.row.0),
@@ -129,6 +131,7 @@ impl Emitter<'_> {
         self.copy_rows(copy, c, chunk, None);
         self.push(Kind::Bra(done));
         self.push(Kind::Label(edge));
+        self.locate_name(&copy.name);
         self.note(format!("{} at the edge of its tensor", copy.name));
         let rows_left = self.indices_left(row, &copy.from.row.1);
         let cols_left = self.indices_left(col, &copy.from.col.1);

@@ -21,6 +21,7 @@ struct Bits {
 impl Emitter<'_> {
     /// Addresses that hold for every trip.
     pub(super) fn dot_lanes(&mut self, dot: &Dot, copies: &[Copy]) -> Lanes {
+        self.locate_name(&dot.name);
         self.note(format!("rows of {}", dot.name));
         let lane = self.at.lane;
         let low = self.int(IntOp::And, lane, 7u32);
@@ -84,6 +85,7 @@ impl Emitter<'_> {
 
     /// `acc += a · b` on the tiles in `slot`; a B fragment serves every slab.
     pub(super) fn dot_sync(&mut self, dot: &Dot, lanes: &Lanes, copies: &[Copy], slot: Reg) {
+        self.locate_name(&dot.name);
         self.note(format!(
             "dot {} [{} x {} x {}]",
             dot.name, dot.rows, dot.cols, dot.depth

@@ -50,6 +50,7 @@ pub fn emit(program: &Program, header: Vec<String>, target: &'static str) -> Mod
         params: params(shell),
         threads: program.threads(),
         registers,
+        files: e.files,
         body: e.body,
     }
 }
@@ -112,6 +113,7 @@ struct State {
 impl Ring<'_> {
     fn emit(&self, e: &mut Emitter<'_>) {
         let f = self.fold;
+        e.locate_name(&f.name);
         e.note(format!("loop {}", f.name));
         let trips = e.expr(&f.trips);
         let trips = e.mov(Class::B32, trips);

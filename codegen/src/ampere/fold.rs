@@ -5,6 +5,7 @@ use dsl::schedule::Direction;
 
 use crate::error::{CompileError, Refusal};
 use crate::lower::calc;
+use crate::plan::about::{Side, told};
 use crate::plan::mat;
 use crate::role::{Calc, Src};
 
@@ -164,9 +165,8 @@ impl Build<'_> {
         let Op::Load { tensor, at } = self.l.kernel.op(id).clone() else {
             return Err(self.refuse(id, "a copy", "it is no load", "a load"));
         };
-        let (rows, cols) = mat(self.l.kernel, id);
         let name = self.l.kernel.label(id);
-        let tile = tile(&name, rows, cols, self.l.kernel.value(id).ty.dtype)?;
+        let tile = tile(self.l.scheduled, id)?;
         let from = self.matrix(&name, tensor, &at, 8)?;
         let l2_prefetch = self.l.scheduled.choices.loads.get(&id).map_or(0, |c| c.l2_promotion);
         Ok(Copy {
@@ -196,12 +196,19 @@ impl Build<'_> {
         let (rows, depth) = mat(self.l.kernel, a.value);
         let depth = if a.transposed { rows } else { depth };
         if !cols.is_multiple_of(16) || !depth.is_multiple_of(16) {
-            return Err(self.refuse(
-                id,
-                &format!("{cols} columns over a depth of {depth}"),
+            let side = if a.transposed { Side::Rows } else { Side::Cols };
+            let of = if cols.is_multiple_of(16) {
+                (a.value, side)
+            } else {
+                (id, Side::Cols)
+            };
+            let asked = format!("{} of {cols} columns over a depth of {depth}", told(self.l.kernel, id));
+            let why = [
                 "ldmatrix reads 16 by 16 elements at a time (PTX ISA 9.7.14.5.15)",
                 "multiples of 16",
-            ));
+            ];
+            let scheduled = self.l.scheduled;
+            return Err(scheduled.refuse(id, scheduled.symbols.key(of.0, of.1), asked, why));
         }
         Ok(Dot {
             name: self.l.kernel.label(id),

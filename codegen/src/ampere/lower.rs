@@ -2,13 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use dsl::Ix;
 use dsl::ir::{At, Op, Shape, TensorId, ValueId};
 use dsl::schedule::Persistence;
-use dsl::{DType, Ix};
 
 use crate::error::{CompileError, Refusal};
 use crate::lower::{Form, Lower, to_u32};
-use crate::plan::Scheduled;
+use crate::plan::about::{Side, told};
+use crate::plan::{Scheduled, mat};
 use crate::role::{Expr, Layout, Pointer, SmemTile, Stmt};
 use crate::target::Target;
 
@@ -104,12 +105,9 @@ impl Build<'_> {
     }
 
     pub(super) fn refuse(&self, id: ValueId, asked: &str, fact: &str, allowed: &str) -> Refusal {
-        Refusal::new(
-            self.l.kernel.label(id),
-            asked,
-            format!("on {} {fact}", self.l.target.name),
-            allowed,
-        )
+        let fact = format!("on {} {fact}", self.l.target.name);
+        let asked = format!("{}: {asked}", told(self.l.kernel, id));
+        self.l.scheduled.refuse(id, "kernel", asked, [&fact, allowed])
     }
 
     /// A tile of a tensor whose columns are contiguous and start at a multiple of `aligned` elements.
@@ -127,24 +125,24 @@ impl Build<'_> {
             .collect();
         let [(row_dim, row), (col_dim, col)] = spans.as_slice() else {
             return Err(Refusal::new(
-                name,
-                format!("{} spans", spans.len()),
+                "kernel",
+                format!("{} spans for `{name}`", spans.len()),
                 "a tile has rows and columns",
                 "two spans",
             ));
         };
         if col_dim + 1 != at.len() {
             return Err(Refusal::new(
-                name,
-                format!("columns along dimension {col_dim}"),
+                "kernel",
+                format!("columns of `{name}` along dimension {col_dim}"),
                 "copies of 16 bytes need contiguous columns",
                 "a span of the last dimension",
             ));
         }
         if !index::never_negative(row) || !index::never_negative(col) || !index::is_multiple(col, aligned) {
             return Err(Refusal::new(
-                name,
-                "this start of its spans",
+                "kernel",
+                format!("`{name}` from where its spans start"),
                 "it may be negative, or its column is not known to be aligned",
                 format!("starts of at least 0, columns at multiples of {aligned}"),
             ));
@@ -262,22 +260,26 @@ impl Build<'_> {
     }
 }
 
-pub(super) fn tile(name: &str, rows: u32, cols: u32, dtype: DType) -> Result<SmemTile, Refusal> {
+/// How a loaded value lies in shared memory.
+pub(super) fn tile(scheduled: &Scheduled, id: ValueId) -> Result<SmemTile, Refusal> {
+    let kernel = &scheduled.kernel;
+    let ((rows, cols), dtype) = (mat(kernel, id), kernel.value(id).ty.dtype);
     if !dtype.is_16_bit() {
-        return Err(Refusal::new(
-            name,
-            format!("a {dtype} tile in shared memory"),
-            "tiles are swizzled for 16-bit operands",
-            "bf16, f16",
-        ));
+        let asked = format!("{} in shared memory as {dtype}", told(kernel, id));
+        let why = ["tiles are swizzled for 16-bit operands", "bf16, f16"];
+        return Err(scheduled.refuse(id, "kernel", asked, why));
     }
-    if !cols.is_multiple_of(64) || !rows.is_multiple_of(8) || cols == 0 || rows == 0 {
-        return Err(Refusal::new(
-            name,
-            format!("a tile of [{rows}, {cols}]"),
+    let rows_fit = rows > 0 && rows.is_multiple_of(8);
+    if !cols.is_multiple_of(64) || cols == 0 || !rows_fit {
+        let key = scheduled
+            .symbols
+            .key(id, if rows_fit { Side::Cols } else { Side::Rows });
+        let asked = format!("{} as a tile of [{rows}, {cols}]", told(kernel, id));
+        let why = [
             "a 128-byte swizzle holds 64 columns of 8 rows",
             "rows a multiple of 8, columns a multiple of 64",
-        ));
+        ];
+        return Err(scheduled.refuse(id, key, asked, why));
     }
     Ok(SmemTile { rows, cols })
 }

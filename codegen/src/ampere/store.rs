@@ -14,6 +14,7 @@ struct Rows {
 
 impl Emitter<'_> {
     pub(super) fn store_matrix(&mut self, s: &Store) {
+        self.locate_store(&s.name);
         self.note(format!("store {}", s.name));
         match self.p.tiles[s.src.0 as usize].layout {
             Layout::Packed { slabs, cols, .. } => self.store_packed(s, slabs, cols),

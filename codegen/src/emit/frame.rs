@@ -460,9 +460,8 @@ pub(crate) fn decode(e: &mut Emitter<'_>, tile: Reg) {
     };
     let (inner, mut outer) = match plan.section {
         None => {
-            let outer = e.int(IntOp::DivS, tile, inner_count);
-            let back = e.int(IntOp::MulLo, outer, inner_count);
-            (e.int(IntOp::Sub, tile, back), outer)
+            let (outer, inner) = div_rem(e, tile, inner_count);
+            (inner, outer)
         }
         Some(section) => sectioned(e, tile, &counts, plan.inner, section),
     };
@@ -473,12 +472,18 @@ pub(crate) fn decode(e: &mut Emitter<'_>, tile: Reg) {
             assign(e, *axis, outer, counts[*axis]);
             break;
         }
-        let up = e.int(IntOp::DivS, outer, counts[*axis]);
-        let back = e.int(IntOp::MulLo, up, counts[*axis]);
-        let own = e.int(IntOp::Sub, outer, back);
+        let (up, own) = div_rem(e, outer, counts[*axis]);
         assign(e, *axis, own, counts[*axis]);
         outer = up;
     }
+}
+
+/// `a / b` and `a % b` of numbers that are not negative.
+fn div_rem(e: &mut Emitter<'_>, a: Reg, b: impl Into<Opd>) -> (Reg, Reg) {
+    let b = b.into();
+    let quotient = e.int(IntOp::DivS, a, b);
+    let whole = e.int(IntOp::MulLo, quotient, b);
+    (quotient, e.int(IntOp::Sub, a, whole))
 }
 
 /// A section holds `section` blocks of the outer axes times the whole inner axis; the last one may be narrower.
@@ -498,15 +503,11 @@ fn sectioned(e: &mut Emitter<'_>, tile: Reg, counts: &[Opd], inner: usize, secti
     // Never wider than there is, so that its product with the inner axis is at most the number of blocks.
     let width = e.int(IntOp::MinS, outer_count, section);
     let per = e.int(IntOp::MulLo, width, inner_count);
-    let index = e.int(IntOp::DivS, tile, per);
-    let back = e.int(IntOp::MulLo, index, per);
-    let within = e.int(IntOp::Sub, tile, back);
+    let (index, within) = div_rem(e, tile, per);
     let first = e.int(IntOp::MulLo, index, width);
     let left = e.int(IntOp::Sub, outer_count, first);
     let here = e.int(IntOp::MinS, width, left);
-    let inner = e.int(IntOp::DivS, within, here);
-    let back = e.int(IntOp::MulLo, inner, here);
-    let rest = e.int(IntOp::Sub, within, back);
+    let (inner, rest) = div_rem(e, within, here);
     (inner, e.int(IntOp::Add, first, rest))
 }
 

@@ -8,6 +8,7 @@ mod copy;
 mod dot;
 mod expr;
 pub(crate) mod frame;
+mod loc;
 mod mask;
 mod narrow;
 mod stmt;
@@ -34,6 +35,7 @@ pub fn emit(program: &RoleProgram, header: Vec<String>, target: &'static str) ->
         params: params(program),
         threads: program.threads(),
         registers,
+        files: e.files,
         body: e.body,
     }
 }
@@ -78,6 +80,10 @@ pub(crate) struct Emitter<'p> {
     pub at: Thread,
     /// The producer warp being emitted.
     pub filling: u32,
+    /// Source files of the kernel, in the order of their numbers.
+    pub files: Vec<String>,
+    /// File number, line and column of what is being emitted.
+    pub line: Option<(u32, u32, u32)>,
 }
 
 /// Where a thread stands; filled in by the frame.
@@ -134,6 +140,8 @@ impl<'p> Emitter<'p> {
             rings: vec![],
             at,
             filling: 0,
+            files: vec![],
+            line: None,
         }
     }
 

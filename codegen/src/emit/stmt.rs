@@ -14,6 +14,7 @@ impl Emitter<'_> {
     }
 
     fn stmt(&mut self, s: &Stmt) {
+        self.locate(s);
         match s {
             Stmt::Note(text) => self.note(text.clone()),
             Stmt::Set { var, value } => {

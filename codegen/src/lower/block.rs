@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use dsl::ir::{Op, Shape, ValueId};
 
-use crate::error::{CompileError, Refusal};
+use crate::error::CompileError;
+use crate::plan::about::told;
 use crate::role::{Calc, Layout, Stmt};
 
 use super::store::StoreOf;
@@ -38,14 +39,9 @@ impl Lower<'_> {
                 sink,
             )?,
             Op::Dot { .. } => {
-                let label = self.kernel.label(id);
-                return Err(Refusal::new(
-                    label,
-                    "a dot outside a fold",
-                    "dots are pipelined as part of a fold",
-                    "a fold of one trip",
-                )
-                .into());
+                let asked = format!("{}, a dot outside a fold", told(self.kernel, id));
+                let why = ["dots are pipelined as part of a fold", "a fold of one trip"];
+                return Err(self.scheduled.refuse(id, "kernel", asked, why).into());
             }
             _ => {
                 let mut local = BTreeMap::new();

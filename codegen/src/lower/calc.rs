@@ -3,6 +3,7 @@
 use dsl::ir::{Op, ValueId};
 
 use crate::error::{CompileError, Refusal};
+use crate::plan::about::told;
 use crate::role::{Calc, RegTileId, Stmt};
 
 use super::fold::Local;
@@ -86,13 +87,12 @@ impl Lower<'_> {
                 quad: !self.partial.contains(&id),
             },
             _ => {
-                return Err(Refusal::new(
-                    self.kernel.label(id),
-                    "this operation here",
+                let asked = format!("{} here", told(self.kernel, id));
+                let why = [
                     "it has no place among register calculations",
                     "loads, dots, stores and folds at their own places",
-                )
-                .into());
+                ];
+                return Err(self.scheduled.refuse(id, "kernel", asked, why).into());
             }
         };
         let dst = self.destination(id, local)?;
@@ -106,12 +106,11 @@ impl Lower<'_> {
             (false, true) => Ok(Calc::Pack(self.tile(from, local)?)),
             (true, false) => Ok(Calc::Unpack(self.tile(from, local)?)),
             (false, false) => Ok(Calc::Copy(self.src(from, local)?)),
-            (true, true) => Err(Refusal::new(
-                self.kernel.label(id),
-                format!("a cast from {have} to {to}"),
-                "16-bit values are converted through f32",
-                "cast to f32 first",
-            )),
+            (true, true) => {
+                let asked = format!("{}, a cast from {have} to {to}", told(self.kernel, id));
+                let why = ["16-bit values are converted through f32", "cast to f32 first"];
+                Err(self.scheduled.refuse(id, "kernel", asked, why))
+            }
         }
     }
 }

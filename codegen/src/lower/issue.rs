@@ -3,6 +3,7 @@
 use dsl::ir::{Op, Operand, ValueId};
 
 use crate::error::{CompileError, Refusal};
+use crate::plan::about::{Side, told};
 use crate::plan::mat;
 use crate::role::{Dot, OperandA, Place, SmemOperand, Stmt};
 
@@ -53,12 +54,13 @@ impl Lower<'_> {
 
     fn dot(&mut self, s: &mut State<'_>, node: &Node, acc: Option<usize>) -> Result<Dot, CompileError> {
         let Op::Dot { a, b } = *self.kernel.op(node.id) else {
-            return Err(Refusal::new(&node.name, "a dot", "it is another operation", "a dot").into());
+            let why = ["it is another operation", "a dot"];
+            return Err(self.scheduled.refuse(node.id, "kernel", "a dot", why).into());
         };
         let (rows, cols) = mat(self.kernel, node.id);
         let (ar, ac) = mat(self.kernel, a.value);
         let depth = if a.transposed { ar } else { ac };
-        self.dot_limits(&node.name, cols, depth)?;
+        self.dot_limits(node.id, a, [cols, depth])?;
         debug_assert_eq!(rows, self.program.rows_per_consumer * self.program.consumers);
         let left = if self.loads.contains_key(&a.value) && !self.regs.contains_key(&a.value) {
             OperandA::Shared(self.shared_operand(a, a.transposed))
@@ -69,24 +71,23 @@ impl Lower<'_> {
                 mn_major: false,
             })
         } else if a.transposed {
-            return Err(Refusal::new(
-                &node.name,
-                "a transposed left operand in registers",
+            let key = self.operand_key(a.value);
+            let asked = format!("{} in registers, transposed", told(self.kernel, a.value));
+            let why = [
                 "registers hold the operand as it was computed",
                 "transpose the product, or load the operand",
-            )
-            .into());
+            ];
+            return Err(self.scheduled.refuse(node.id, key, asked, why).into());
         } else {
             OperandA::Regs(self.tile(a.value, &s.local)?)
         };
         if !self.loads.contains_key(&b.value) {
-            return Err(Refusal::new(
-                &node.name,
-                "a computed right operand",
+            let asked = format!("{}, computed, as a right operand", told(self.kernel, b.value));
+            let why = [
                 "wgmma reads its right operand from shared memory",
                 "a loaded right operand, or the transposed product",
-            )
-            .into());
+            ];
+            return Err(self.scheduled.refuse(node.id, "kernel", asked, why).into());
         }
         // Right operands lie [n, k] for the tensor core; stored [k, n] they are read N-major.
         let right = self.shared_operand(b, !b.transposed);
@@ -113,17 +114,29 @@ impl Lower<'_> {
         })
     }
 
-    fn dot_limits(&self, name: &str, cols: u32, depth: u32) -> Result<(), Refusal> {
+    fn dot_limits(&self, dot: ValueId, a: Operand, [cols, depth]: [u32; 2]) -> Result<(), Refusal> {
         let n = self.target.mma_n;
-        if cols == 0 || !cols.is_multiple_of(8) || cols > n || depth == 0 || !depth.is_multiple_of(16) {
-            return Err(Refusal::new(
-                name,
-                format!("{cols} columns over a depth of {depth}"),
-                format!("wgmma takes N in steps of 8 up to {n} and K in steps of 16 (PTX ISA 9.7.15.2)"),
-                "tile sizes that give such N and K",
-            ));
+        let cols_fit = cols > 0 && cols.is_multiple_of(8) && cols <= n;
+        if cols_fit && depth > 0 && depth.is_multiple_of(16) {
+            return Ok(());
         }
-        Ok(())
+        let (of, side) = match (cols_fit, a.transposed) {
+            (false, _) => (dot, Side::Cols),
+            (true, false) => (a.value, Side::Cols),
+            (true, true) => (a.value, Side::Rows),
+        };
+        let asked = format!("{} of {cols} columns over a depth of {depth}", told(self.kernel, dot));
+        let fact = format!("wgmma takes N in steps of 8 up to {n} and K in steps of 16 (PTX ISA 9.7.15.2)");
+        let why = [fact.as_str(), "tile sizes that give such N and K"];
+        Err(self
+            .scheduled
+            .refuse(dot, self.scheduled.symbols.key(of, side), asked, why))
+    }
+
+    /// Who decides where a left operand lives: the schedule, when the operand has a name.
+    fn operand_key(&self, id: ValueId) -> String {
+        let name = self.kernel.value(id).name.as_ref();
+        name.map_or_else(|| "kernel".to_owned(), |n| format!("operands.{n}"))
     }
 
     pub(super) fn shared_operand(&self, o: Operand, mn_major: bool) -> SmemOperand {

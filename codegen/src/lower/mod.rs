@@ -13,8 +13,10 @@ mod narrow;
 mod producer;
 mod repair;
 mod rings;
+pub mod sites;
 mod store;
 mod trip;
+mod trip_order;
 mod trip_plan;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +27,7 @@ use dsl::schedule::Placement;
 use dsl::{DType, Kernel};
 
 use crate::error::{CompileError, Refusal};
+use crate::plan::about::{Side, told};
 use crate::plan::{Scheduled, lit, mat};
 use crate::role::{
     Coord, Expr, GlobalAt, GridAxis, GridPlan, HandleId, Layout, Load, MapId, Pointer, RegTile, RegTileId, Ring,
@@ -129,12 +132,11 @@ impl<'a> Lower<'a> {
                 cols: lit(c),
                 dtype,
             }),
-            (shape, dtype) => Err(Refusal::new(
-                self.kernel.label(id),
-                format!("a {dtype} vector {shape:?} in registers"),
-                "vectors are held as f32",
-                "cast it to f32",
-            )),
+            (shape, dtype) => {
+                let asked = format!("a {dtype} vector {shape:?} in registers");
+                let why = ["vectors are held as f32", "cast it to f32"];
+                Err(self.scheduled.refuse(id, "kernel", asked, why))
+            }
         }
     }
 
@@ -182,12 +184,12 @@ impl<'a> Lower<'a> {
 
     pub fn tile(&self, id: ValueId, local: &BTreeMap<ValueId, RegTileId>) -> Result<RegTileId, Refusal> {
         local.get(&id).or_else(|| self.regs.get(&id)).copied().ok_or_else(|| {
-            Refusal::new(
-                self.kernel.label(id),
-                "its value in registers here",
+            let asked = format!("{} in registers here", told(self.kernel, id));
+            let why = [
                 "it is not computed at this point of the pipeline",
-                "an order in which it is computed first",
-            )
+                "stages and an order in which it is computed first",
+            ];
+            self.scheduled.refuse(id, self.scheduled.stage_key(id), asked, why)
         })
     }
 
@@ -198,9 +200,9 @@ impl<'a> Lower<'a> {
             let Op::Load { tensor, at } = self.kernel.op(id).clone() else {
                 continue;
             };
-            let (rows, cols) = mat(self.kernel, id);
+            let rows = mat(self.kernel, id).0;
             let label = self.kernel.label(id);
-            let tile = self.smem_tile(&label, rows, cols, self.kernel.value(id).ty.dtype)?;
+            let tile = self.smem_tile(id)?;
             let ring = self.ring(&label, &choice.ring, choice.stages, tile)?;
             self.program.handles.push((label.clone(), ring));
             self.handles
@@ -230,35 +232,39 @@ impl<'a> Lower<'a> {
             if placement != Placement::Shared || self.loads.contains_key(&id) {
                 continue;
             }
-            let (rows, cols) = mat(self.kernel, id);
             let label = self.kernel.label(id);
-            let tile = self.smem_tile(&label, rows, cols, self.kernel.value(id).ty.dtype)?;
+            let tile = self.smem_tile(id)?;
             self.operand_buffers.insert(id, (layout::staging_index(self), tile));
             self.staging.push((label, tile));
         }
         Ok(())
     }
 
-    pub fn smem_tile(&self, label: &str, rows: u32, cols: u32, dtype: DType) -> Result<SmemTile, Refusal> {
+    /// How a value lies in shared memory.
+    pub fn smem_tile(&self, id: ValueId) -> Result<SmemTile, Refusal> {
+        let ((rows, cols), dtype) = (mat(self.kernel, id), self.kernel.value(id).ty.dtype);
+        let what = told(self.kernel, id);
         if !dtype.is_16_bit() {
-            return Err(Refusal::new(
-                label,
-                format!("a {dtype} tile in shared memory"),
-                "tiles are swizzled for 16-bit operands",
-                "bf16, f16",
-            ));
+            let asked = format!("{what} in shared memory as {dtype}");
+            let why = ["tiles are swizzled for 16-bit operands", "bf16, f16"];
+            return Err(self.scheduled.refuse(id, "kernel", asked, why));
         }
-        if !cols.is_multiple_of(64) || !rows.is_multiple_of(8) || rows > self.target.box_extent {
+        let rows_fit = rows.is_multiple_of(8) && rows <= self.target.box_extent;
+        if !cols.is_multiple_of(64) || !rows_fit {
             let fact = format!(
                 "a 128-byte swizzle holds 64 columns of 8 rows, and a box at most {} rows",
                 self.target.box_extent
             );
-            return Err(Refusal::new(
-                label,
-                format!("a tile of [{rows}, {cols}]"),
-                fact,
+            let key = self
+                .scheduled
+                .symbols
+                .key(id, if rows_fit { Side::Cols } else { Side::Rows });
+            let asked = format!("{what} as a tile of [{rows}, {cols}]");
+            let why = [
+                fact.as_str(),
                 "rows a multiple of 8 up to 256, columns a multiple of 64",
-            ));
+            ];
+            return Err(self.scheduled.refuse(id, key, asked, why));
         }
         Ok(SmemTile { rows, cols })
     }
@@ -423,6 +429,7 @@ fn empty_program(s: &Scheduled) -> RoleProgram {
         vars: vec![],
         tiles: vec![],
         handles: vec![],
+        sites: sites::of(k),
         ping_pong: c.folds.values().any(|f| f.handoff == dsl::schedule::Handoff::PingPong) && c.consumers > 1,
         producer: vec![],
         consumer: vec![],

@@ -9,6 +9,7 @@ use dsl::Kernel;
 use dsl::ir::{BinaryOp, CarryKind, Fold, Op, ReduceOp, ValueId};
 
 use crate::error::{CompileError, Refusal};
+use crate::plan::about::told;
 use crate::plan::mat;
 use crate::role::{Calc, Layout, Src, Stmt};
 
@@ -107,7 +108,7 @@ impl Lower<'_> {
                 cols,
             },
         );
-        body.push(self.warp_dot(dot, scores)?);
+        body.push(self.warp_dot(&f.name, dot, scores)?);
         local.insert(dot, scores);
         let needed: BTreeSet<ValueId> = [fixed.weights, fixed.next, fixed.factor]
             .iter()
@@ -183,14 +184,11 @@ impl Lower<'_> {
         Ok(())
     }
 
-    fn warp_dot(&self, dot: ValueId, acc: crate::role::RegTileId) -> Result<Stmt, Refusal> {
+    fn warp_dot(&self, fold: &str, dot: ValueId, acc: crate::role::RegTileId) -> Result<Stmt, Refusal> {
+        let key = format!("folds.{fold}.rescale");
         let Op::Dot { a, b } = *self.kernel.op(dot) else {
-            return Err(Refusal::new(
-                "folds.rescale",
-                "fixed",
-                "the scores are no dot",
-                "exact, lazy",
-            ));
+            let why = ["the scores are no dot", "exact, lazy"];
+            return Err(self.scheduled.refuse(dot, key, "fixed", why));
         };
         let (in_shared, k_major) = (
             self.loads.contains_key(&a.value) && self.loads.contains_key(&b.value),
@@ -199,15 +197,11 @@ impl Lower<'_> {
         let cols = mat(self.kernel, dot).1;
         if !in_shared || !k_major || !cols.is_multiple_of(16) {
             let fact = format!(
-                "`{}` has {cols} columns; its operands must be loaded, contiguous along the contraction",
-                self.kernel.label(dot)
+                "{} has {cols} columns; its operands must be loaded, contiguous along the contraction",
+                told(self.kernel, dot)
             );
-            return Err(Refusal::new(
-                "folds.rescale",
-                "fixed",
-                fact,
-                "exact, lazy, or a column tile that is a multiple of 16",
-            ));
+            let why = [fact.as_str(), "exact, lazy, or a column tile that is a multiple of 16"];
+            return Err(self.scheduled.refuse(dot, key, "fixed", why));
         }
         let depth = mat(self.kernel, a.value).1;
         let dtype = self.kernel.value(a.value).ty.dtype;

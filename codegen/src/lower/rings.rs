@@ -16,12 +16,14 @@ pub fn capacity(program: &RoleProgram) -> Result<(), Refusal> {
         let most = most + u32::from(program.ping_pong && shared);
         if most > r.stages {
             let fact = format!("consumers hold {most} of its slots at once");
-            return Err(Refusal::new(
-                format!("loads (ring `{}`).stages", r.name),
-                r.stages.to_string(),
-                fact,
-                format!("{most} or more"),
-            ));
+            let mut loads = program.handles.iter().filter(|h| h.1 == ring).map(|h| h.0.as_str());
+            let key = format!("loads.{}.stages", loads.next().unwrap_or(&r.name));
+            let others: Vec<_> = loads.map(|l| format!("`{l}`")).collect();
+            let asked = match others.is_empty() {
+                true => r.stages.to_string(),
+                false => format!("{} for ring `{}`, shared with {}", r.stages, r.name, others.join(", ")),
+            };
+            return Err(Refusal::new(key, asked, fact, format!("{most} or more")));
         }
     }
     Ok(())

@@ -30,7 +30,7 @@ impl Lower<'_> {
         }
         let name = self.kernel.tensor(tensor).name.clone();
         let (rows, cols) = mat(self.kernel, src);
-        let tile = self.smem_tile(&name, rows, cols, self.kernel.value(src).ty.dtype)?;
+        let tile = self.smem_tile(src)?;
         let staging = self
             .scheduled
             .choices

@@ -11,6 +11,7 @@ use dsl::schedule::Release;
 
 use crate::error::{CompileError, Refusal};
 use crate::plan::Staging;
+use crate::plan::about::told;
 use crate::role::{Calc, Place, Src, Stmt};
 
 use super::fold::Local;
@@ -80,14 +81,11 @@ impl Lower<'_> {
             }
         }
         if let Some(stuck) = s.pending().next() {
-            let name = &plan.nodes[stuck].name;
-            return Err(Refusal::new(
-                "folds.order",
-                format!("`{name}` where it stands"),
+            let why = [
                 "its dependences form a cycle within a trip",
                 "stages in which readers follow writers",
-            )
-            .into());
+            ];
+            return Err(self.cycle(plan, stuck, "stages", why).into());
         }
         if s.turn == Turn::Mine {
             s.out.push(Stmt::TurnPass);
@@ -104,13 +102,8 @@ impl Lower<'_> {
             return Ok(());
         }
         if depth > 10_000 {
-            return Err(Refusal::new(
-                "folds.order",
-                format!("`{}` at this place", s.plan.nodes[n].name),
-                "its dependences form a cycle within a trip",
-                "another order",
-            )
-            .into());
+            let why = ["its dependences form a cycle within a trip", "another order"];
+            return Err(self.cycle(s.plan, n, "order", why).into());
         }
         for before in s.plan.nodes[n].after.clone() {
             if s.active(before) {
@@ -121,6 +114,18 @@ impl Lower<'_> {
             }
         }
         self.run(s, n)
+    }
+
+    fn cycle(&self, plan: &TripPlan, n: usize, key: &str, why: [&str; 2]) -> Refusal {
+        let (node, fold) = (&plan.nodes[n], self.kernel.fold(plan.fold));
+        let fold = fold.map_or("", |f| f.name.as_str());
+        let asked = if node.name.starts_with('%') {
+            format!("{} where it stands", told(self.kernel, node.id))
+        } else {
+            format!("`{}` where it stands", node.name)
+        };
+        self.scheduled
+            .refuse(node.id, format!("folds.{fold}.{key}"), asked, why)
     }
 
     pub(super) fn wait_for(&mut self, s: &mut State<'_>, n: usize) {

@@ -6,6 +6,7 @@ use dsl::Kernel;
 use dsl::ir::{CarryKind, Fold, Op, ValueId};
 
 use crate::error::{CompileError, Refusal};
+use crate::plan::about::told;
 use crate::plan::{FixedReference, FoldChoice};
 
 use super::Lower;
@@ -267,7 +268,7 @@ impl TripPlan {
                 let Some(&p) = producer.get(&v) else { continue };
                 let made = self.nodes[p].stage;
                 if node.stage < made {
-                    let fact = format!("it reads `{}`, which is at stage {made}", self.nodes[p].name);
+                    let fact = format!("it reads {}, which is at stage {made}", told(kernel, v));
                     return Err(Refusal::new(
                         format!("folds.{}.stages.{}", f.name, node.name),
                         node.stage.to_string(),
@@ -303,9 +304,9 @@ impl TripPlan {
             let Some(first) = readers.next() else { continue };
             if let Some(other) = readers.find(|n| n.stage != first.stage) {
                 let fact = format!(
-                    "`{}` is read by `{}` at stage {} too",
-                    kernel.label(*load),
-                    first.name,
+                    "{} is read by {} at stage {} too",
+                    told(kernel, *load),
+                    told(kernel, first.id),
                     first.stage
                 );
                 return Err(Refusal::new(
@@ -360,39 +361,6 @@ impl TripPlan {
             out.push(if sr == sd { (r, d) } else { (d, r) });
         }
         Ok(out)
-    }
-
-    fn read_order(&mut self, f: &Fold, choice: &FoldChoice) -> Result<(), Refusal> {
-        for event in &choice.order {
-            let (wait, name) = match event.strip_prefix("wait ") {
-                Some(n) => (true, n),
-                None => (false, event.strip_prefix("issue ").unwrap_or(event)),
-            };
-            let Some(node) = self.nodes.iter().position(|n| n.name == name) else {
-                let names: Vec<_> = self
-                    .nodes
-                    .iter()
-                    .map(|n| n.name.as_str())
-                    .filter(|n| !n.starts_with('%'))
-                    .collect();
-                return Err(Refusal::new(
-                    format!("folds.{}.order", f.name),
-                    format!("`{event}`"),
-                    "no such event in this fold",
-                    names.join(", "),
-                ));
-            };
-            if wait && !matches!(self.nodes[node].work, Work::Dot { .. }) {
-                return Err(Refusal::new(
-                    format!("folds.{}.order", f.name),
-                    format!("`{event}`"),
-                    "only dots are waited for",
-                    "wait NAME of a dot",
-                ));
-            }
-            self.order.push(if wait { Event::Wait(node) } else { Event::Run(node) });
-        }
-        Ok(())
     }
 }
 

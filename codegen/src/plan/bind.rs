@@ -21,21 +21,33 @@ pub fn tiles(kernel: &Kernel, schedule: &Schedule) -> Result<Kernel, CompileErro
             .into());
         }
     }
-    let mut sizes = vec![];
-    for t in &kernel.tiles {
-        let Some(size) = schedule.tiles.get(&t.name) else {
-            let fact = "no default fits beside the sizes and roles that are given";
-            return Err(Refusal::new(
-                format!("tiles.{}", t.name),
-                "a default",
-                fact,
-                "a size for it, or fewer other choices",
-            )
-            .into());
-        };
-        sizes.push(*size);
+    let sizes: Vec<u32> = kernel
+        .tiles
+        .iter()
+        .filter_map(|t| schedule.tiles.get(&t.name))
+        .copied()
+        .collect();
+    if sizes.len() < kernel.tiles.len() {
+        return Err(CompileError::Refused(missing(kernel, schedule)));
     }
     Ok(Binder { sizes }.kernel(kernel))
+}
+
+/// One refusal for each size that is left out, beside what is given.
+fn missing(kernel: &Kernel, schedule: &Schedule) -> Vec<Refusal> {
+    let given: Vec<_> = schedule.tiles.iter().map(|(n, size)| format!("{n} = {size}")).collect();
+    let given = if given.is_empty() {
+        "the roles".to_owned()
+    } else {
+        given.join(", ")
+    };
+    let fact = format!("no default of it fits the registers beside {given}");
+    let left_out = kernel.tiles.iter().filter(|t| !schedule.tiles.contains_key(&t.name));
+    let refuse = |name: &str| {
+        let allowed = "a size for it, or other sizes and roles beside it";
+        Refusal::new(format!("tiles.{name}"), "a default", fact.clone(), allowed)
+    };
+    left_out.map(|t| refuse(&t.name)).collect()
 }
 
 struct Binder {

@@ -1,8 +1,11 @@
 //! Binding: a kernel and a schedule become one [`Scheduled`], every decision made, every refusal with its reason.
 
+pub mod about;
 mod bind;
 pub mod defaults;
+pub mod order;
 mod roles;
+mod rows;
 
 use std::collections::BTreeMap;
 
@@ -12,6 +15,7 @@ use dsl::schedule::{Cache, Direction, Handoff, Persistence, Placement, Release, 
 
 use crate::error::{CompileError, Refusal};
 use crate::target::Target;
+pub use rows::row_tile;
 
 /// Every decision about one load.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,6 +77,8 @@ pub struct Scheduled {
     pub choices: Choices,
     /// The schedule as given.
     pub schedule: Schedule,
+    /// Which tile size each extent of the kernel came from.
+    pub symbols: about::Symbols,
     /// Folds whose unmasked trips take their reference as it is.
     pub fixed: BTreeMap<ValueId, FixedReference>,
 }
@@ -103,11 +109,12 @@ pub fn apply(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<Sc
         return Err(CompileError::Refused(refusals));
     }
     let bound = bind::tiles(kernel, schedule)?;
-    let choices = choose(&bound, schedule, target)?;
+    let choices = choose(&bound, schedule, target, &rows::key(kernel, schedule))?;
     Ok(Scheduled {
         kernel: bound,
         choices,
         schedule: schedule.clone(),
+        symbols: about::Symbols::of(kernel),
         fixed: BTreeMap::new(),
     })
 }
@@ -163,11 +170,7 @@ fn names(kernel: &Kernel, schedule: &Schedule, out: &mut Vec<Refusal>) {
             .keys()
             .for_each(|n| known(&format!("folds.{fold}.stages"), n, &fold_values));
         for event in &plan.order {
-            let name = event
-                .strip_prefix("issue ")
-                .or_else(|| event.strip_prefix("wait "))
-                .unwrap_or(event);
-            known(&format!("folds.{fold}.order"), name, &fold_values);
+            known(&format!("folds.{fold}.order"), order::event(event).name, &fold_values);
         }
     }
 }
@@ -207,50 +210,10 @@ pub fn mat(kernel: &Kernel, id: ValueId) -> (u32, u32) {
     }
 }
 
-/// Rows that the consumer warpgroups share out: those of every register tile of the kernel.
-///
-/// # Errors
-/// When register tiles disagree on their rows.
-pub fn row_tile(kernel: &Kernel) -> Result<u32, Refusal> {
-    let mut found: Option<(u32, String)> = None;
-    for (i, v) in kernel.values.iter().enumerate() {
-        let in_registers = match v.op {
-            Op::Load { .. } => matches!(v.ty.shape, Shape::Row(_)),
-            Op::Store { .. } | Op::Fold(_) => false,
-            _ => matches!(v.ty.shape, Shape::Row(_) | Shape::Mat(..)),
-        };
-        if !in_registers {
-            continue;
-        }
-        let id = ValueId(u32::try_from(i).unwrap_or(0));
-        let (rows, label) = (mat(kernel, id).0, kernel.label(id));
-        match &found {
-            None => found = Some((rows, label)),
-            Some((have, first)) if *have != rows => {
-                return Err(Refusal::new(
-                    label,
-                    format!("{rows} rows"),
-                    format!("`{first}` has {have} rows"),
-                    "one row extent for every register tile of a kernel",
-                ));
-            }
-            Some(_) => {}
-        }
-    }
-    found.map(|(r, _)| r).ok_or_else(|| {
-        Refusal::new(
-            "kernel",
-            "a kernel without register tiles",
-            "nothing is computed",
-            "at least one dot or reduction",
-        )
-    })
-}
-
-fn choose(kernel: &Kernel, s: &Schedule, target: &Target) -> Result<Choices, CompileError> {
+fn choose(kernel: &Kernel, s: &Schedule, target: &Target, row_key: &str) -> Result<Choices, CompileError> {
     let rows = row_tile(kernel)?;
     let consumers = roles::consumers(s, rows);
-    let registers = roles::registers(rows, consumers, s, target)?;
+    let registers = roles::registers(rows, consumers, s, target, row_key)?;
     let uneven = defaults::uneven_axis(kernel);
     if let Some(section) = s.grid.section.filter(|n| *n == 0 || i32::try_from(*n).is_err()) {
         let fact = "a section holds at least one block, and blocks are counted with 31 bits";
@@ -459,6 +422,7 @@ fn folds(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Com
             )
             .into());
         }
+        order::check(&f.name, &choice.order)?;
         choices.folds.insert(id, choice);
     }
     Ok(())

@@ -33,7 +33,13 @@ pub(super) fn default_registers(consumers: u32) -> (u32, u32) {
 }
 
 /// Registers of the two roles.
-pub(super) fn registers(rows: u32, consumers: u32, s: &Schedule, target: &Target) -> Result<(u32, u32), Refusal> {
+pub(super) fn registers(
+    rows: u32,
+    consumers: u32,
+    s: &Schedule,
+    target: &Target,
+    row_key: &str,
+) -> Result<(u32, u32), Refusal> {
     if !(1..=3).contains(&consumers) {
         return Err(Refusal::new(
             "roles.consumers",
@@ -46,8 +52,8 @@ pub(super) fn registers(rows: u32, consumers: u32, s: &Schedule, target: &Target
     if per == 0 || !per.is_multiple_of(64) || per.checked_mul(consumers) != Some(rows) {
         let fact = format!("the row tile is {rows}, shared by {consumers} consumer(s) of {per} rows");
         return Err(Refusal::new(
-            "roles",
-            format!("{consumers} consumer(s)"),
+            row_key,
+            format!("{rows} rows for {consumers} consumer(s)"),
             fact,
             "a row tile that is consumers x a multiple of 64",
         ));

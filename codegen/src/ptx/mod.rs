@@ -159,6 +159,12 @@ pub type Mbar = Addr;
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kind {
     Comment(String),
+    /// The source line of what follows (PTX ISA 11.5.1, `.loc`); `file` counts [`Module::files`] from 1.
+    Loc {
+        file: u32,
+        line: u32,
+        column: u32,
+    },
     Label(Label),
     Bra(Label),
     Ret,
@@ -448,6 +454,8 @@ pub struct Module {
     pub params: Vec<(String, ParamKind)>,
     pub threads: u32,
     pub registers: Vec<(Class, u32)>,
+    /// Source files that `.loc` names.
+    pub files: Vec<String>,
     pub body: Vec<Inst>,
 }
 

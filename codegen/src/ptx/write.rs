@@ -17,6 +17,9 @@ pub fn write(module: &Module) -> Ptx {
         &mut out,
         &format!(".version 8.7\n.target {}\n.address_size 64\n", module.target),
     );
+    for (i, file) in module.files.iter().enumerate() {
+        push(&mut out, &format!(".file {} \"{}\"", i + 1, escaped(file)));
+    }
     push(&mut out, ".extern .shared .align 1024 .b8 smem[];\n");
     let params: Vec<_> = module.params.iter().map(param).collect();
     push(
@@ -43,6 +46,11 @@ pub fn write(module: &Module) -> Ptx {
 fn push(out: &mut String, text: &str) {
     out.push_str(text);
     out.push('\n');
+}
+
+/// A file name inside double quotes.
+fn escaped(name: &str) -> String {
+    name.replace('\\', "/").replace('"', "_")
 }
 
 fn param((name, kind): &(String, ParamKind)) -> String {
@@ -75,6 +83,7 @@ fn class_prefix(class: Class) -> &'static str {
 fn line(inst: &Inst) -> String {
     match &inst.kind {
         Kind::Comment(text) => return format!("  // {text}"),
+        Kind::Loc { file, line, column } => return format!("  .loc {file} {line} {column}"),
         Kind::Label(l) => return format!("L{}:", l.0),
         _ => {}
     }
@@ -131,7 +140,7 @@ fn list<T: Copy>(items: &[T], f: impl Fn(T) -> String) -> String {
 
 fn text(kind: &Kind) -> String {
     match kind {
-        Kind::Comment(_) | Kind::Label(_) => String::new(),
+        Kind::Comment(_) | Kind::Loc { .. } | Kind::Label(_) => String::new(),
         Kind::Bra(l) => format!("bra L{}", l.0),
         Kind::Ret => "ret".into(),
         Kind::Nanosleep(ns) => format!("nanosleep.u32 {ns}"),

@@ -451,6 +451,8 @@ pub struct RoleProgram {
     pub vars: Vec<String>,
     pub tiles: Vec<RegTile>,
     pub handles: Vec<(String, RingId)>,
+    /// The Rust line behind each name of the program.
+    pub sites: std::collections::BTreeMap<String, dsl::ir::Site>,
     pub ping_pong: bool,
     /// One block of the producer.
     pub producer: Vec<Stmt>,

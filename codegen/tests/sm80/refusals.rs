@@ -86,15 +86,20 @@ fn more_registers_than_there_are() {
 
 #[test]
 fn tile_sizes_that_do_not_fit_the_swizzle_or_the_fragments() {
-    one(&gemm(), &schedule([128, 128, 32], 1, 2), "a", "64 columns");
-    one(&gemm(), &schedule([128, 96, 64], 1, 2), "b", "64 columns");
+    one(&gemm(), &schedule([128, 128, 32], 1, 2), "tiles.k_tile", "64 columns");
+    one(&gemm(), &schedule([128, 96, 64], 1, 2), "tiles.n_tile", "64 columns");
     one(
         &product(DType::Bf16, false, true),
         &schedule([128, 24, 64], 1, 2),
-        "ab",
+        "tiles.n_tile",
         "16 by 16",
     );
-    one(&gemm(), &schedule([96, 128, 64], 1, 2), "roles", "row tile is 96");
+    one(
+        &gemm(),
+        &schedule([96, 128, 64], 1, 2),
+        "tiles.m_tile",
+        "row tile is 96",
+    );
 }
 
 #[test]

@@ -146,7 +146,7 @@ pub struct FoldPlan {
     /// Pipeline stage by value name, 0 or 1: a value at stage 1 runs one trip later.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub stages: BTreeMap<String, u32>,
-    /// Events in the order wanted: `issue X`, `wait X` or a value name.
+    /// Events in the order wanted, each once: `issue X`, `wait X` (after it) or a value name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub order: Vec<String>,
     #[serde(skip_serializing_if = "Option::is_none")]

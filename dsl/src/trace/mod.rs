@@ -82,11 +82,26 @@ impl Graph {
 
 pub(crate) type Shared = Rc<RefCell<Graph>>;
 
+/// The part of a source path that is the same on every machine.
+///
+/// The compiler gives paths of the workspace's own crates relative to it; those of a crate that depends on the kernels
+/// are absolute, and are cut to what follows the folder that holds the crate.
+fn tail(path: &str) -> &str {
+    if !path.starts_with('/') {
+        return path;
+    }
+    let file = path.rfind('/').map_or(0, |at| at + 1);
+    let inside = ["/src/", "/tests/", "/examples/", "/benches/"];
+    let folder = inside.iter().filter_map(|f| path.rfind(f)).max();
+    let crate_name = folder.map_or(file, |at| path[..at].rfind('/').map_or(0, |slash| slash + 1));
+    path[crate_name..].trim_start_matches('/')
+}
+
 #[track_caller]
 pub(crate) fn here() -> Site {
     let at = Location::caller();
     Site {
-        file: at.file().to_owned(),
+        file: tail(at.file()).to_owned(),
         line: at.line(),
         column: at.column(),
     }
@@ -440,5 +455,25 @@ fn len<T>(v: &[T]) -> u32 {
 impl Graph {
     pub(crate) fn value(&self, id: ValueId) -> &Value {
         self.kernel.value(id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sites_hold_no_path_of_this_machine() {
+        for (path, wanted) in [
+            ("kernels-rs/src/attention.rs", "kernels-rs/src/attention.rs"),
+            ("/home/me/mine/src/deep/k.rs", "mine/src/deep/k.rs"),
+            ("/src/k.rs", "src/k.rs"),
+            ("/home/src/mine/tests/k.rs", "mine/tests/k.rs"),
+            ("/home/me/k.rs", "k.rs"),
+            ("k.rs", "k.rs"),
+        ] {
+            assert_eq!(tail(path), wanted);
+        }
+        assert_eq!(here().file, file!());
     }
 }

@@ -190,43 +190,6 @@ impl Tile {
         }
     }
 
-    /// `2^self`.
-    #[must_use]
-    #[track_caller]
-    pub fn exp2(&self) -> Tile {
-        self.unary(UnaryOp::Exp2)
-    }
-    /// Base-two logarithm.
-    #[must_use]
-    #[track_caller]
-    pub fn log2(&self) -> Tile {
-        self.unary(UnaryOp::Log2)
-    }
-    /// `1 / self`.
-    #[must_use]
-    #[track_caller]
-    pub fn recip(&self) -> Tile {
-        self.unary(UnaryOp::Recip)
-    }
-    /// Hyperbolic tangent.
-    #[must_use]
-    #[track_caller]
-    pub fn tanh(&self) -> Tile {
-        self.unary(UnaryOp::Tanh)
-    }
-    /// Magnitude.
-    #[must_use]
-    #[track_caller]
-    pub fn abs(&self) -> Tile {
-        self.unary(UnaryOp::Abs)
-    }
-    /// Square root.
-    #[must_use]
-    #[track_caller]
-    pub fn sqrt(&self) -> Tile {
-        self.unary(UnaryOp::Sqrt)
-    }
-
     /// The larger of the two, element by element.
     #[must_use]
     #[track_caller]
@@ -418,6 +381,28 @@ impl View {
             site,
         )
     }
+}
+
+/// Element-wise functions of one argument: documentation, method, operation.
+macro_rules! unary_methods {
+    ($($doc:literal $f:ident $op:ident),* $(,)?) => {
+        impl Tile { $(
+            #[doc = $doc]
+            #[must_use]
+            #[track_caller]
+            pub fn $f(&self) -> Tile {
+                self.unary(UnaryOp::$op)
+            }
+        )* }
+    };
+}
+unary_methods! {
+    "`2^self`." exp2 Exp2,
+    "Base-two logarithm." log2 Log2,
+    "`1 / self`." recip Recip,
+    "Hyperbolic tangent." tanh Tanh,
+    "Magnitude." abs Abs,
+    "Square root." sqrt Sqrt,
 }
 
 macro_rules! tile_ops {

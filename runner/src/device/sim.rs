@@ -11,6 +11,7 @@ use ::sim::{
     Module, TensorMapSpec as SimMapSpec,
 };
 use codegen::launch::LaunchFacts;
+use codegen::target::{SM_90A, Target};
 use driver::{LaunchSpec, Swizzle, TensorDtype, TensorMapSpec};
 
 use super::{Device, DeviceError, DeviceFacts, FaultClass, Image};
@@ -28,6 +29,8 @@ pub struct SimOptions {
     pub seed: u64,
     /// Warp instructions after which a launch counts as a hang.
     pub instruction_budget: u64,
+    /// The target whose code runs; the name and capability that the device reports.
+    pub target: &'static Target,
     /// Read the ISA strictly: all four warps of a warpgroup read all rows of A. Hardware is kinder.
     pub strict_a_rows: bool,
 }
@@ -38,9 +41,17 @@ impl Default for SimOptions {
             multiprocessors: 4,
             seed: 0,
             instruction_budget: 200_000_000,
+            target: &SM_90A,
             strict_a_rows: false,
         }
     }
+}
+
+/// Major and minor number of a target's name: `sm_90a` is (9, 0).
+fn capability(target: &Target) -> (u32, u32) {
+    let digits: String = target.name.chars().filter(char::is_ascii_digit).collect();
+    let number: u32 = digits.parse().unwrap_or(0);
+    (number / 10, number % 10)
 }
 
 /// A simulated GPU. Memory is freed with the device.
@@ -83,9 +94,9 @@ impl SimDevice {
             device: RefCell::new(::sim::Device::new(config)),
             next_seed: Cell::new(options.seed),
             facts: DeviceFacts {
-                name: "warpwright simulator of sm_90a".to_owned(),
+                name: format!("warpwright simulator of {}", options.target.name),
                 simulated: true,
-                compute_capability: (9, 0),
+                compute_capability: capability(options.target),
                 multiprocessors: config.sm_count,
                 l2_bytes: 0,
                 driver_version: None,

@@ -36,9 +36,14 @@ pub enum BindError {
         wanted: usize,
     },
     #[error(
-        "tensor `{tensor}` has rows of {elems} elements; a tile store writes whole 16-byte pieces; allowed: a multiple of 8"
+        "tensor `{tensor}` has rows of {elems} elements; the kernel writes whole pieces of {multiple_elems}; allowed: a \
+         multiple of {multiple_elems}"
     )]
-    StoredRow { tensor: String, elems: u64 },
+    Row {
+        tensor: String,
+        elems: u64,
+        multiple_elems: u32,
+    },
     #[error("tensor `{tensor}` has address 0; allowed: device memory")]
     Null { tensor: String },
     #[error("tensor `{tensor}` lies at {address:#x}; allowed: multiples of {align_bytes} bytes")]

@@ -2,15 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use codegen::launch::{GridRule, LaunchFacts, Param, TensorFact};
+use codegen::launch::{self, GridRule, LaunchFacts, Param, TensorFact};
 use driver::LaunchSpec;
 
 use super::tensor::MapRecipe;
 use super::{Arg, BindError, TensorArg};
 use crate::expr::{Sizes, eval};
-
-/// The version of the launch facts that this module reads.
-const FACTS_VERSION: u32 = 1;
 
 /// What a launch is given.
 #[derive(Clone, Copy, Debug)]
@@ -64,10 +61,10 @@ impl ScratchPlan {
 /// # Errors
 /// The first thing that does not fit.
 pub fn plan(facts: &LaunchFacts, input: &BindInput<'_>, multiprocessors: u32) -> Result<LaunchPlan, BindError> {
-    if facts.version != FACTS_VERSION {
+    if facts.version != launch::VERSION {
         return Err(BindError::Version {
             found: facts.version,
-            known: FACTS_VERSION,
+            known: launch::VERSION,
         });
     }
     for name in &facts.runtime {
@@ -125,7 +122,6 @@ impl<'a> Planner<'a> {
                     swizzle: *swizzle,
                     l2_promotion: *l2_promotion,
                 };
-                self.stored_rows(tensor)?;
                 Arg::TensorMap(self.tensor(tensor)?.map(&recipe)?)
             }
             Param::Pointer { tensor, .. } => Arg::Address(self.tensor(tensor)?.address),
@@ -141,21 +137,6 @@ impl<'a> Planner<'a> {
             }
         };
         Ok(PlannedArg::Ready(arg))
-    }
-
-    /// A bulk tensor store writes whole 16-byte pieces: past a row that is no multiple of them it would write into the
-    /// padding, or past the tensor (seen on an H200 with 257 columns).
-    fn stored_rows(&mut self, name: &'a str) -> Result<(), BindError> {
-        let written = self.facts.tensors.iter().any(|fact| fact.name == name && fact.written);
-        let tensor = self.tensor(name)?;
-        let elems = tensor.dims.last().copied().unwrap_or(0);
-        if written && !elems.is_multiple_of(8) {
-            return Err(BindError::StoredRow {
-                tensor: name.to_owned(),
-                elems,
-            });
-        }
-        Ok(())
     }
 
     fn tensor(&mut self, name: &'a str) -> Result<&TensorArg, BindError> {

@@ -40,6 +40,7 @@ impl TensorArg {
             });
         }
         self.check_dims(fact, sizes)?;
+        self.check_row(fact)?;
         if self.strides.len() != self.dims.len() {
             return Err(BindError::StrideCount {
                 tensor: tensor(),
@@ -82,6 +83,18 @@ impl TensorArg {
             tensor: self.name.clone(),
             given: self.dims.clone(),
             wanted,
+        })
+    }
+
+    fn check_row(&self, fact: &TensorFact) -> Result<(), BindError> {
+        let (elems, multiple_elems) = (self.dims.last().copied().unwrap_or(0), fact.row_multiple_elems);
+        if elems.is_multiple_of(u64::from(multiple_elems)) {
+            return Ok(());
+        }
+        Err(BindError::Row {
+            tensor: self.name.clone(),
+            elems,
+            multiple_elems,
         })
     }
 

@@ -177,7 +177,7 @@ fn illegal_arguments_are_refused_with_reasons() {
         );
     }
     says(given.refused(|g| g.scalars.clear()), "`scale_log2`");
-    says(given.refused(|g| g.facts.version = 2), "version 2");
+    says(given.refused(|g| g.facts.version = 1), "version 1");
     says(
         given.refused(|g| g.facts.grid.kind = "spiral".into()),
         "allowed: blocks, persistent",
@@ -190,4 +190,46 @@ fn illegal_arguments_are_refused_with_reasons() {
         given.refused(|g| g.facts.grid.blocks = vec!["2147483647".into(), "2".into()]),
         "4294967294 blocks",
     );
+}
+
+#[test]
+fn rows_that_a_store_would_write_behind_are_refused_by_the_facts() {
+    let case = case("gemm bf16 m64 n256 k64 nt");
+    let given = Given::new(&case);
+    let multiples: Vec<_> = given
+        .facts
+        .tensors
+        .iter()
+        .map(|t| (t.name.as_str(), t.row_multiple_elems))
+        .collect();
+    assert_eq!(multiples, [("a", 1), ("b", 1), ("c", 8)]);
+    let odd = |g: &mut Given| {
+        g.sizes.insert("n".to_owned(), 257);
+        for tensor in &mut g.tensors {
+            let (dims, strides) = match tensor.name.as_str() {
+                "b" => (vec![257, 64], vec![64, 1]),
+                "c" => (vec![64, 257], vec![264, 1]),
+                _ => continue,
+            };
+            (tensor.dims, tensor.strides) = (dims, strides);
+        }
+    };
+    let refused = given.refused(odd);
+    assert!(
+        refused.contains("`c` has rows of 257") && refused.contains("a multiple of 8"),
+        "{refused}"
+    );
+    // The rule is the fact's, not the runner's.
+    let mut free = given.clone();
+    odd(&mut free);
+    free.facts.tensors.iter_mut().for_each(|t| t.row_multiple_elems = 1);
+    assert!(free.plan().is_ok(), "{:?}", free.plan());
+    // Code that stores from registers ends where the row ends.
+    let plain = codegen::compile(
+        case.kernel(),
+        &dsl::schedule::Schedule::default(),
+        &codegen::target::SM_80,
+    )
+    .unwrap();
+    assert!(plain.launch.tensors.iter().all(|t| t.row_multiple_elems == 1));
 }

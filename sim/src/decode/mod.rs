@@ -21,8 +21,11 @@ mod sync;
 pub(crate) mod ty;
 mod warp;
 
+use std::sync::Arc;
+
 use crate::parse::ast::{EntryAst, EntryLimits, InstAst, ModuleAst, RegDecl, Stmt, VarDecl, VarSpace};
 use crate::parse::error::{PtxError, PtxResult};
+use crate::parse::lines::Lines;
 use cx::Cx;
 use op::{Inst, Op, Together};
 use scope::{Scopes, Symbol};
@@ -53,6 +56,8 @@ pub(crate) struct Kernel {
     pub static_smem_bytes: u32,
     pub reg_names: Vec<String>,
     pub pred_names: Vec<String>,
+    /// Source lines behind the PTX lines.
+    pub lines: Arc<Lines>,
 }
 
 /// Decodes every entry of a module.
@@ -84,6 +89,7 @@ fn kernel(module: &ModuleAst, entry: &EntryAst) -> PtxResult<Kernel> {
         static_smem_bytes,
         reg_names: scopes.reg_names,
         pred_names: scopes.pred_names,
+        lines: Arc::clone(&module.lines),
     })
 }
 

@@ -157,6 +157,7 @@ impl Machine<'_> {
         let warp = &self.warps[self.now.warp];
         Site {
             line: self.now.line,
+            source: self.kernel.lines.at(self.now.line),
             cta: warp.env.cta_id,
             warp: warp.env.warp,
             lanes: self.now.exec,

@@ -244,6 +244,7 @@ impl Machine<'_> {
                     cta: warp.env.cta_id,
                     warp: warp.env.warp,
                     line,
+                    source: self.kernel.lines.at(line),
                     on,
                 });
             }

@@ -1,6 +1,7 @@
 //! The catalogue of rules: one variant each, with the facts that its text shows.
 
 use std::fmt;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -28,6 +29,8 @@ pub struct Wait {
     pub warp: u32,
     /// PTX line of the waiting instruction.
     pub line: u32,
+    /// `FILE:LINE` of the source behind it, where the text says so by `.loc`.
+    pub source: Option<Arc<str>>,
     /// What it waits for, and what is true of that.
     pub on: String,
 }
@@ -35,11 +38,11 @@ pub struct Wait {
 impl fmt::Display for Wait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z] = self.cta;
-        write!(
-            f,
-            "CTA ({x}, {y}, {z}) warp {} at line {} waits for {}",
-            self.warp, self.line, self.on
-        )
+        write!(f, "CTA ({x}, {y}, {z}) warp {} at line {}", self.warp, self.line)?;
+        if let Some(source) = &self.source {
+            write!(f, " ({source})")?;
+        }
+        write!(f, " waits for {}", self.on)
     }
 }
 

@@ -7,6 +7,7 @@ mod kind;
 pub use kind::{Access, FindingKind, Wait};
 
 use std::fmt;
+use std::sync::Arc;
 
 use thiserror::Error;
 
@@ -15,6 +16,8 @@ use thiserror::Error;
 pub struct Site {
     /// Line of the PTX text, from 1; 0 when no instruction is to blame.
     pub line: u32,
+    /// `FILE:LINE` of the source behind it, where the text says so by `.loc`.
+    pub source: Option<Arc<str>>,
     /// `%ctaid`.
     pub cta: [u32; 3],
     /// Warp within the CTA.
@@ -26,7 +29,11 @@ pub struct Site {
 impl fmt::Display for Site {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [x, y, z] = self.cta;
-        write!(f, "PTX line {}, CTA ({x}, {y}, {z}), warp {}", self.line, self.warp)?;
+        write!(f, "PTX line {}", self.line)?;
+        if let Some(source) = &self.source {
+            write!(f, " ({source})")?;
+        }
+        write!(f, ", CTA ({x}, {y}, {z}), warp {}", self.warp)?;
         if self.lanes != u32::MAX && self.lanes != 0 {
             write!(f, ", lanes {:#010x}", self.lanes)?;
         }

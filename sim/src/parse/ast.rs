@@ -1,6 +1,9 @@
 //! What the parser hands to the decoder: PTX statements with names still unresolved.
 
+use std::sync::Arc;
+
 use super::error::Pos;
+use super::lines::Lines;
 
 /// A parsed module.
 #[derive(Clone, Debug, Default)]
@@ -9,6 +12,8 @@ pub(crate) struct ModuleAst {
     pub target: String,
     pub vars: Vec<VarDecl>,
     pub entries: Vec<EntryAst>,
+    /// What `.file` and `.loc` say.
+    pub lines: Arc<Lines>,
 }
 
 /// State space of a variable.

@@ -25,12 +25,13 @@ impl Parser {
                 "target" => module.target = self.target()?,
                 "address_size" => self.address_size()?,
                 "visible" | "extern" | "weak" | "common" => {}
-                "file" => self.skip_file(),
+                "file" => self.file(),
                 "pragma" => self.pragma()?,
                 "shared" => module.vars.push(self.var(VarSpace::Shared)?),
                 "global" => module.vars.push(self.var(VarSpace::Global)?),
                 "const" => module.vars.push(self.var(VarSpace::Const)?),
                 "entry" => {
+                    self.lines.entry(pos.line);
                     let entry = self.entry()?;
                     module.entries.push(entry);
                 }
@@ -80,7 +81,11 @@ impl Parser {
         }
     }
 
-    pub(super) fn skip_file(&mut self) {
+    /// `.file number "name" [, timestamp, size]`.
+    pub(super) fn file(&mut self) {
+        if let (Tok::Int(number), Tok::Str(name)) = (self.peek().clone(), self.peek_at(1).clone()) {
+            self.lines.file(number, &name);
+        }
         while matches!(self.peek(), Tok::Int(_) | Tok::Str(_)) || *self.peek() == Tok::Punct(',') {
             self.at += 1;
         }

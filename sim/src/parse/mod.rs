@@ -7,23 +7,34 @@ pub(crate) mod ast;
 mod directive;
 pub(crate) mod error;
 mod lexer;
+pub(crate) mod lines;
 mod statement;
+
+use std::sync::Arc;
 
 use ast::ModuleAst;
 use error::{Pos, PtxError, PtxResult};
 use lexer::{Tok, Token};
+use lines::Lines;
 
 /// Reads one PTX module.
 pub(crate) fn parse(text: &str) -> PtxResult<ModuleAst> {
     let tokens = lexer::lex(text)?;
-    let mut parser = Parser { tokens, at: 0 };
-    parser.module()
+    let mut parser = Parser {
+        tokens,
+        at: 0,
+        lines: Lines::default(),
+    };
+    let mut module = parser.module()?;
+    module.lines = Arc::new(parser.lines);
+    Ok(module)
 }
 
 /// A cursor over tokens; the grammar lives in the child modules.
 pub(crate) struct Parser {
     tokens: Vec<Token>,
     at: usize,
+    lines: Lines,
 }
 
 impl Parser {

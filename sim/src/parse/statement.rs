@@ -51,7 +51,7 @@ impl Parser {
             "shared" => out.push(Stmt::Var(self.var(VarSpace::Shared)?)),
             "local" => out.push(Stmt::Var(self.var(VarSpace::Local)?)),
             "loc" => self.loc(),
-            "file" => self.skip_file(),
+            "file" => self.file(),
             "pragma" => self.pragma()?,
             other => {
                 self.at -= 1;
@@ -66,6 +66,10 @@ impl Parser {
 
     /// `.loc file line column [, function_name label, inlined_at ...]`: ends with the line's tokens.
     fn loc(&mut self) {
+        if let (Tok::Int(file), Tok::Int(line)) = (self.peek(), self.peek_at(1)) {
+            let (file, line) = (*file, *line);
+            self.lines.loc(self.pos().line, file, line);
+        }
         let line = self.tokens.get(self.at.saturating_sub(1)).map_or(0, |t| t.pos.line);
         while self.pos().line == line && *self.peek() != Tok::End && !matches!(self.peek(), Tok::Punct('}')) {
             let ends = *self.peek() == Tok::Punct(';');

@@ -3,7 +3,7 @@
 use warpwright_sim::Module;
 
 use super::attention::{CAUSAL, FULL};
-use super::kernel::module;
+use super::kernel::{Run, module};
 
 #[track_caller]
 fn refused(body: &str, message: &str) {
@@ -94,4 +94,39 @@ fn mangled_text_never_panics() {
         accepted += usize::from(Module::parse(&text.into_iter().collect::<String>()).is_ok());
     }
     assert!(accepted < 400);
+}
+
+#[test]
+fn findings_name_the_source_line_that_the_text_gives() {
+    let body = "add.u32 %r1,%r0,1;\n.loc 1 54 9\nadd.u32 %r3,%r2,1;\nadd.u32 %r5,%r4,1;\n\
+        .loc 2 7 1\nadd.u32 %r7,%r6,1;\n.loc 1 60 1\nadd.u32 %r9,%r8,1;";
+    let text = module(body).replace(".extern", ".file 1 \"mine/src/k.rs\"\n.extern");
+    let outcome = Run::default().text(&text, &[], 4, |_, _, _| Vec::new());
+    let found = outcome.findings();
+    let sources: Vec<_> = found.iter().map(|f| f.site.source.as_deref()).collect();
+    let (first, last) = (Some("mine/src/k.rs:54"), Some("mine/src/k.rs:60"));
+    // Nothing before the first `.loc`, and nothing for a file without a name.
+    assert_eq!(sources, [None, first, first, None, last]);
+    assert!(
+        found[1].to_string().contains("(mine/src/k.rs:54), CTA (0, 0, 0)"),
+        "{}",
+        found[1]
+    );
+}
+
+#[test]
+fn a_deadlock_names_the_source_lines_of_its_waits() {
+    // The second warp leaves without coming to the barrier.
+    let body = "setp.lt.u32 %p0,%lane,32;\n.loc 1 8 1\n@%p0 barrier.sync 1, 64;";
+    let text = module(body).replace(".extern", ".file 1 \"mine/src/k.rs\"\n.extern");
+    let run = Run {
+        threads: 64,
+        ..Run::default()
+    };
+    let outcome = run.text(&text, &[], 4, |_, _, _| Vec::new());
+    let found: Vec<String> = outcome.findings().iter().map(ToString::to_string).collect();
+    assert!(
+        found.iter().any(|f| f.contains("(mine/src/k.rs:8) waits for")),
+        "{found:#?}"
+    );
 }

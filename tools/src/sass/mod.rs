@@ -37,8 +37,10 @@ pub struct Instruction {
     pub operands: Vec<String>,
     /// The address a branch (or `BSSY`) names.
     pub target: Option<u64>,
-    /// The PTX line it comes from, when the text was assembled with `--generate-line-info`.
+    /// The PTX line it comes from, when the text has `.loc` lines or was assembled with `--generate-line-info`.
     pub ptx_line: Option<u32>,
+    /// `FILE:LINE` of the source it comes from, when the text has `.loc` lines.
+    pub source: Option<String>,
 }
 
 impl Instruction {
@@ -118,7 +120,10 @@ pub enum SassError {
     Scratch(#[from] io::Error),
 }
 
-/// Disassembles a cubin with `nvdisasm` or `cuobjdump`. Only `nvdisasm` tells PTX lines.
+/// Code, with the PTX line and the source line of each instruction where the cubin has them.
+const NVDISASM_OPTIONS: [&str; 3] = ["--print-code", "--print-line-info-ptx", "--print-line-info"];
+
+/// Disassembles a cubin with `nvdisasm` or `cuobjdump`. Only `nvdisasm` tells PTX and source lines.
 ///
 /// # Errors
 /// When the tool is another, does not end in time, refuses the bytes, or prints what cannot be read.
@@ -129,7 +134,7 @@ pub fn disassemble(tools: &ToolSet, by: ToolKind, cubin: &[u8], deadline: Durati
         .parent()
         .map(|folder| ("NVDISASM_PATH", folder.as_os_str().to_owned()));
     let (tool, options, env): (_, &[&str], _) = match by {
-        ToolKind::Nvdisasm => (&tools.nvdisasm, &["--print-code", "--print-line-info-ptx"], Vec::new()),
+        ToolKind::Nvdisasm => (&tools.nvdisasm, &NVDISASM_OPTIONS, Vec::new()),
         ToolKind::Cuobjdump => (
             &tools.cuobjdump,
             &["--dump-sass"],

@@ -58,6 +58,7 @@ struct Reader {
     pending_labels: Vec<String>,
     labels: HashMap<String, u64>,
     ptx_line: Option<u32>,
+    source: Option<String>,
 }
 
 impl Reader {
@@ -66,8 +67,12 @@ impl Reader {
         if let Some(instruction) = parse_instruction(trimmed) {
             return self.take_instruction(number, line, instruction);
         }
-        if let Some(ptx_line) = ptx_line_of(trimmed) {
-            self.ptx_line = Some(ptx_line);
+        if let Some((file, line)) = line_info_of(trimmed) {
+            if file.starts_with(PTX_FILE) {
+                self.ptx_line = Some(line);
+            } else {
+                self.source = Some(format!("{file}:{line}"));
+            }
         } else if let Some(name) = function_name_of(trimmed) {
             self.finish_function()?;
             self.current = Some(SassFunction {
@@ -88,6 +93,7 @@ impl Reader {
             });
         };
         found.ptx_line = self.ptx_line;
+        found.source.clone_from(&self.source);
         for label in self.pending_labels.drain(..) {
             self.labels.insert(label, found.address);
         }
@@ -99,6 +105,7 @@ impl Reader {
         let labels = std::mem::take(&mut self.labels);
         self.pending_labels.clear();
         self.ptx_line = None;
+        self.source = None;
         let Some(mut function) = self.current.take() else {
             return Ok(());
         };
@@ -118,11 +125,14 @@ fn function_name_of(line: &str) -> Option<&str> {
     labelled.or_else(|| line.strip_prefix("Function : ")).map(str::trim)
 }
 
-/// `//## File ".nv_debug_ptx_txt", line 8`.
-fn ptx_line_of(line: &str) -> Option<u32> {
-    let rest = line.strip_prefix("//## File \".nv_debug_ptx_txt")?;
-    let (_, tail) = rest.split_once(", line ")?;
-    tail.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+/// The section that stands for the PTX text in line information.
+const PTX_FILE: &str = ".nv_debug_ptx_txt";
+
+/// `//## File ".nv_debug_ptx_txt", line 8` or `//## File "src/attention.rs", line 66`.
+fn line_info_of(line: &str) -> Option<(&str, u32)> {
+    let (file, tail) = line.strip_prefix("//## File \"")?.split_once("\", line ")?;
+    let digits = tail.split(|c: char| !c.is_ascii_digit()).next()?;
+    Some((file, digits.parse().ok()?))
 }
 
 /// `/*00d0*/  @P1 BRA target ;` without a resolved target.
@@ -146,6 +156,7 @@ fn parse_instruction(line: &str) -> Option<Instruction> {
         operands: split_operands(operands),
         target: None,
         ptx_line: None,
+        source: None,
     })
 }
 
@@ -213,6 +224,7 @@ attn:
         /*0000*/                   LDC R1, c[0x0][0x28] ;
 .L_x_4:
         /*0010*/               @P0 ELECT P1, URZ, PT ;
+\t//## File \"kernels-rs/src/attention.rs\", line 66
 \t//## File \".nv_debug_ptx_txt\", line 9
         /*0020*/                   UTMALDG.4D [UR24], [UR16] ;
         /*0030*/              @!P0 BRA.U.ANY `(.L_x_4) ;
@@ -227,6 +239,11 @@ attn:
         assert_eq!((functions[0].name.as_str(), instructions.len()), ("attn", 5));
         assert_eq!(instructions[0].operands, ["R1", "c[0x0][0x28]"]);
         assert_eq!((instructions[1].ptx_line, instructions[2].ptx_line), (Some(8), Some(9)));
+        assert_eq!(instructions[1].source, None);
+        assert_eq!(
+            instructions[2].source.as_deref(),
+            Some("kernels-rs/src/attention.rs:66")
+        );
         assert_eq!(instructions[3].predicate.as_deref(), Some("@!P0"));
         assert_eq!(instructions[3].target, Some(0x10));
         assert_eq!(instructions[4].base(), "EXIT");

@@ -3,6 +3,7 @@
 //! A *role* is what a `setmaxnreg` dominates: the code that runs under that register budget. A loop's *own* counts leave
 //! out the loops inside it.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
@@ -74,6 +75,8 @@ pub struct SpillSite {
     pub opcode: String,
     /// The PTX line it serves, when line information is there.
     pub ptx_line: Option<u32>,
+    /// `FILE:LINE` of the source it serves, when the PTX has `.loc` lines.
+    pub source: Option<String>,
 }
 
 /// What one function's machine code holds.
@@ -199,7 +202,17 @@ fn spill_site(instruction: &Instruction) -> Option<SpillSite> {
         address,
         opcode: instruction.opcode.clone(),
         ptx_line,
+        source: instruction.source.clone(),
     })
+}
+
+/// How many local accesses each source line has, in the order of the lines.
+fn spills_by_source(spills: &[SpillSite]) -> BTreeMap<&str, usize> {
+    let mut out = BTreeMap::new();
+    for source in spills.iter().filter_map(|spill| spill.source.as_deref()) {
+        *out.entry(source).or_default() += 1;
+    }
+    out
 }
 
 fn roles(function: &SassFunction, flow: &Flow) -> Vec<RoleReport> {
@@ -255,6 +268,9 @@ impl fmt::Display for SassReport {
             self.tma_in_elect_retry
         )?;
         writeln!(f, "  all: {}", self.all)?;
+        for (source, count) in spills_by_source(&self.spills) {
+            writeln!(f, "  local accesses of {source}: {count}")?;
+        }
         self.roles.iter().try_for_each(|role| write!(f, "{role}"))?;
         self.loops.iter().try_for_each(|found| write!(f, "{found}"))
     }

@@ -65,6 +65,7 @@ fn tensor(name: &str, dtype: &str, dims: &[&str]) -> TensorFact {
         dtype: dtype.to_owned(),
         dims: dims.iter().map(|&dim| dim.to_owned()).collect(),
         written: dtype == "f32",
+        row_multiple_elems: 1,
     }
 }
 
