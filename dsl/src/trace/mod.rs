@@ -465,11 +465,11 @@ mod tests {
     #[test]
     fn sites_hold_no_path_of_this_machine() {
         for (path, wanted) in [
-            ("kernels-rs/src/attention.rs", "kernels-rs/src/attention.rs"),
-            ("/home/me/mine/src/deep/k.rs", "mine/src/deep/k.rs"),
+            ("mine/src/k.rs", "mine/src/k.rs"),
+            ("/a/b/mine/src/deep/k.rs", "mine/src/deep/k.rs"),
             ("/src/k.rs", "src/k.rs"),
-            ("/home/src/mine/tests/k.rs", "mine/tests/k.rs"),
-            ("/home/me/k.rs", "k.rs"),
+            ("/a/src/mine/tests/k.rs", "mine/tests/k.rs"),
+            ("/a/b/k.rs", "k.rs"),
             ("k.rs", "k.rs"),
         ] {
             assert_eq!(tail(path), wanted);

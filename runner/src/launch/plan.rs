@@ -117,7 +117,9 @@ impl<'a> Planner<'a> {
                 l2_promotion,
                 ..
             } => {
+                let fact = self.fact(tensor)?;
                 let recipe = MapRecipe {
+                    row_multiple_elems: fact.row_multiple_elems,
                     box_elems: r#box,
                     swizzle: *swizzle,
                     l2_promotion: *l2_promotion,
@@ -139,14 +141,14 @@ impl<'a> Planner<'a> {
         Ok(PlannedArg::Ready(arg))
     }
 
+    fn fact(&self, name: &str) -> Result<&'a TensorFact, BindError> {
+        let found = self.facts.tensors.iter().find(|fact| fact.name == name);
+        found.ok_or_else(|| missing(name, self.facts.tensors.iter().map(|fact| fact.name.as_str())))
+    }
+
     fn tensor(&mut self, name: &'a str) -> Result<&TensorArg, BindError> {
         if !self.tensors.contains_key(name) {
-            let fact: &TensorFact = self
-                .facts
-                .tensors
-                .iter()
-                .find(|fact| fact.name == name)
-                .ok_or_else(|| missing(name, self.facts.tensors.iter().map(|fact| fact.name.as_str())))?;
+            let fact = self.fact(name)?;
             let given = self.input.tensors.iter().find(|tensor| tensor.name == name);
             let given = given.ok_or_else(|| missing(name, self.input.tensors.iter().map(|t| t.name.as_str())))?;
             self.tensors.insert(name, given.checked(fact, self.input.sizes)?);

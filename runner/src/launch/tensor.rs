@@ -25,6 +25,7 @@ pub(super) struct MapRecipe<'a> {
     pub box_elems: &'a [u32],
     pub swizzle: u32,
     pub l2_promotion: u32,
+    pub row_multiple_elems: u32,
 }
 
 impl TensorArg {
@@ -40,7 +41,6 @@ impl TensorArg {
             });
         }
         self.check_dims(fact, sizes)?;
-        self.check_row(fact)?;
         if self.strides.len() != self.dims.len() {
             return Err(BindError::StrideCount {
                 tensor: tensor(),
@@ -86,8 +86,9 @@ impl TensorArg {
         })
     }
 
-    fn check_row(&self, fact: &TensorFact) -> Result<(), BindError> {
-        let (elems, multiple_elems) = (self.dims.last().copied().unwrap_or(0), fact.row_multiple_elems);
+    /// Rows of the multiple that the launch facts ask for: a store would write behind others.
+    fn check_row(&self, multiple_elems: u32) -> Result<(), BindError> {
+        let elems = self.dims.last().copied().unwrap_or(0);
         if elems.is_multiple_of(u64::from(multiple_elems)) {
             return Ok(());
         }
@@ -159,6 +160,7 @@ impl TensorArg {
 
     /// The tensor map of a checked tensor: dimensions innermost first, strides in bytes.
     pub(super) fn map(&self, recipe: &MapRecipe<'_>) -> Result<TensorMapSpec, BindError> {
+        self.check_row(recipe.row_multiple_elems)?;
         self.require_align(MAP_ALIGN_BYTES)?;
         let elem_bytes = u64::from(self.dtype.bytes());
         let mut strides_bytes = Vec::new();
