@@ -93,10 +93,13 @@ fn run(args: &Args) -> Result<bool, supervise::AnyError> {
     }
     match args.worker_from {
         Some(from) => worker::run(args, from),
-        None => supervise::supervise(supervise::Watch {
-            entries: list::checks(args)?.len(),
-            deadline_s: args.deadline_s,
-        }),
+        None => match list::checks(args)?.len() {
+            0 => Err("no checks to make: graph and streams need a GPU, random needs --seeds above 0".into()),
+            entries => supervise::supervise(supervise::Watch {
+                entries,
+                deadline_s: args.deadline_s,
+            }),
+        },
     }
 }
 

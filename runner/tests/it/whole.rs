@@ -260,3 +260,15 @@ fn committed_cubins_are_what_the_assembler_makes_of_the_text() {
         }
     }
 }
+
+#[test]
+fn long_sums_do_not_lose_low_bits() {
+    // Equal weights and products: a sum in one pass loses bits of each addend, 4e-5 of the product here.
+    for text in ["fwd bf16 b1 s2x6000 h1 d64 full", "gemm f16 m2 n8 k6000 nt"] {
+        let problem = problem(text);
+        let (plain, truth) = plain_and_truth(&problem, Family::ConstantRows, LayoutRule::Dense);
+        let (error, lse) = errors(&problem, &plain, &truth);
+        println!("{text}: error {error:.1e}, lse {lse:.1e}");
+        assert!(error <= 5e-6 && lse <= 1e-6, "{text}: {error:e}, lse {lse:e}");
+    }
+}
