@@ -38,7 +38,7 @@ pub(super) fn of(case: &Case) -> Plain {
 /// Facts from the parameters and tensors; the grid is one block per product of `blocks`.
 fn facts(entry: &str, blocks: &[&str], params: Vec<Param>, tensors: Vec<TensorFact>) -> LaunchFacts {
     LaunchFacts {
-        version: 1,
+        version: codegen::launch::VERSION,
         entry: entry.to_owned(),
         target: super::PLAIN_ARCH.to_owned(),
         block: [BLOCK_THREADS, 1, 1],
