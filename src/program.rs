@@ -42,14 +42,14 @@ impl AssemblerArgs {
 impl AssemblerArgs {
     /// The assemblers that these schedules name, for the runner; where none can be fetched, the driver's own compiler.
     pub fn assembler<'s>(&self, schedules: impl IntoIterator<Item = &'s Schedule>) -> Result<Assembler, Failure> {
-        let mut sets: Vec<ToolSet> = vec![];
+        let mut sets: Vec<Tool> = vec![];
         // The runner takes the first set for schedules that name no version.
         let mut asked: Vec<&Schedule> = schedules.into_iter().collect();
         asked.sort_by_key(|schedule| schedule.assembler.version.is_some());
         for schedule in asked {
             let version = schedule.assembler.version.as_deref();
-            if sets.is_empty() || version.is_some_and(|v| sets.iter().all(|set| set.ptxas.version != v)) {
-                let set = match ToolSet::resolve(&self.options(schedule)?) {
+            if sets.is_empty() || version.is_some_and(|v| sets.iter().all(|set| set.version != v)) {
+                let set = match resolve::resolve(ToolKind::Ptxas, &self.options(schedule)?) {
                     Ok(set) => set,
                     Err(error @ ToolError::NotFound { .. })
                         if sets.is_empty() && version.is_none() && !self.offline =>
@@ -62,7 +62,7 @@ impl AssemblerArgs {
                     }
                     Err(other) => return Err(other.into()),
                 };
-                warn_of_hazard(&set.ptxas);
+                warn_of_hazard(&set);
                 sets.push(set);
             }
         }

@@ -117,7 +117,7 @@ struct Found {
 /// No assembler, or a kernel that does not compile.
 pub fn prepare(args: &Args) -> Result<bool, AnyError> {
     let tools = ToolSet::resolve(&ResolveOptions::default())?;
-    let assembler = Assembler::new(vec![tools], Some(CubinCache::open(&args.cubins)?));
+    let assembler = Assembler::new(vec![tools.ptxas], Some(CubinCache::open(&args.cubins)?));
     if args.wants(Kind::Random) {
         random::prepare(args, &assembler)?;
     }
@@ -153,7 +153,7 @@ pub fn run(args: &Args, from: usize) -> Result<bool, AnyError> {
         offline: true,
         ..ResolveOptions::default()
     };
-    let tools = ToolSet::resolve(&offline).into_iter().collect();
+    let tools = ToolSet::resolve(&offline).into_iter().map(|set| set.ptxas).collect();
     let assembler = Assembler::new(tools, Some(CubinCache::open(&args.cubins)?));
     let device = CudaDevice::open(args.device, Duration::from_secs(args.deadline_s / 2))?;
     each_check(args, from, |check, found| {

@@ -28,7 +28,7 @@ type Named = (String, Schedule);
 /// # Errors
 /// No assembler, or a schedule file that cannot be read.
 pub fn prepare(args: &Args) -> Result<bool, AnyError> {
-    let assembler = Assembler::new(vec![ToolSet::resolve(&ResolveOptions::default())?], cache(args)?);
+    let assembler = Assembler::new(vec![ToolSet::resolve(&ResolveOptions::default())?.ptxas], cache(args)?);
     let (mut made, mut refused) = (0, 0);
     let mut seen = std::collections::BTreeSet::new();
     for entry in args.entries() {
@@ -71,7 +71,7 @@ pub fn run(args: &Args, from: usize) -> Result<bool, AnyError> {
         offline: true,
         ..ResolveOptions::default()
     };
-    let tools = ToolSet::resolve(&offline).into_iter().collect();
+    let tools = ToolSet::resolve(&offline).into_iter().map(|set| set.ptxas).collect();
     let assembler = Assembler::new(tools, cache(args)?);
     if args.sim {
         // A fresh device for each entry: simulated memory is not freed.

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dsl::schedule::Assembler as AssemblerChoice;
 use serde::{Deserialize, Serialize};
-use tools::{AssembleError, AssembleRequest, Origin, PtxasVersion, ToolSet};
+use tools::{AssembleError, AssembleRequest, Origin, PtxasVersion, Tool};
 
 pub use cache::{CacheError, CubinCache};
 
@@ -55,8 +55,9 @@ pub enum AssemblyError {
     )]
     UnknownVersion { asked: String },
     #[error(
-        "no cubin {key} (assembler {version}) in {folder}, and no such assembler here ({found}); allowed: prepare the \
-         folder where the assembler is, with the same program, or install the assembler"
+        "no cubin {key} (assembler {version}) in {folder}, and no such assembler here (on the PATH: {found}); allowed: \
+         prepare the folder where the assembler is, with the same program, fetch it (`cargo xtask tools`), or name one that \
+         is here (`--ptxas PATH`: releases before 13.3 may break pipelined products, which verification would show)"
     )]
     NoAssembler {
         key: String,
@@ -79,7 +80,7 @@ pub enum AssemblyError {
 #[derive(Debug, Default)]
 pub struct Assembler {
     /// The first is the default.
-    tools: Vec<ToolSet>,
+    tools: Vec<Tool>,
     cache: Option<CubinCache>,
     deadline: Option<Duration>,
     jit: bool,
@@ -88,7 +89,7 @@ pub struct Assembler {
 impl Assembler {
     /// Assemblers, the first of which is used for schedules that name none, and a folder.
     #[must_use]
-    pub const fn new(tools: Vec<ToolSet>, cache: Option<CubinCache>) -> Self {
+    pub const fn new(tools: Vec<Tool>, cache: Option<CubinCache>) -> Self {
         Self {
             tools,
             cache,
@@ -136,7 +137,7 @@ impl Assembler {
             let cached = true;
             return Ok(AssembledImage { cubin, facts, cached });
         }
-        let tools = self.tools.iter().find(|tools| tools.ptxas.version == version);
+        let tools = self.tools.iter().find(|ptxas| ptxas.version == version);
         let tools = tools.ok_or_else(|| self.no_assembler(&key, &version))?;
         let image = self.run(tools, ptx, arch, choice)?;
         if let Some(cache) = &self.cache {
@@ -147,7 +148,7 @@ impl Assembler {
 
     fn run(
         &self,
-        tools: &ToolSet,
+        ptxas: &Tool,
         ptx: &str,
         arch: &str,
         choice: &AssemblerChoice,
@@ -158,7 +159,7 @@ impl Assembler {
         if let Some(deadline) = self.deadline {
             request.deadline = deadline;
         }
-        let assembled = tools.assemble(&request)?.accept()?;
+        let assembled = tools::assemble::assemble(ptxas, &request)?.accept()?;
         let functions = &assembled.resources.functions;
         let most = |field: fn(&tools::EntryResources) -> u32| functions.iter().map(field).max().unwrap_or(0);
         let facts = AssemblyFacts {
@@ -182,17 +183,17 @@ impl Assembler {
     /// The version a schedule names, else that of the first assembler without the register-operand hazard, else the
     /// project's default: an old assembler that happens to be on the PATH is never taken by itself.
     fn version(&self, choice: &AssemblerChoice) -> Result<String, AssemblyError> {
-        let named = |tools: &ToolSet| tools.ptxas.origin != Origin::Path;
+        let named = |ptxas: &Tool| ptxas.origin != Origin::Path;
         let sound = self
             .tools
             .iter()
-            .find(|tools| named(tools) || !tools.ptxas.has_register_operand_hazard());
+            .find(|ptxas| named(ptxas) || !ptxas.has_register_operand_hazard());
         match (&choice.version, sound) {
             (Some(asked), _) => match asked.parse::<PtxasVersion>() {
                 Ok(known) => Ok(known.as_str().to_owned()),
                 Err(_) => Err(AssemblyError::UnknownVersion { asked: asked.clone() }),
             },
-            (None, Some(tools)) => Ok(tools.ptxas.version.clone()),
+            (None, Some(ptxas)) => Ok(ptxas.version.clone()),
             (None, None) => Ok(PtxasVersion::default().as_str().to_owned()),
         }
     }
@@ -201,7 +202,7 @@ impl Assembler {
         let found = self
             .tools
             .iter()
-            .map(|tools| tools.ptxas.version.as_str())
+            .map(|ptxas| ptxas.version.as_str())
             .collect::<Vec<_>>();
         AssemblyError::NoAssembler {
             key: key.to_owned(),

@@ -17,7 +17,7 @@ fn a_prepared_folder_serves_where_there_is_no_assembler() {
     let open = || Some(CubinCache::open(folder.path()).unwrap());
     let problem = problem("softmax bf16 m64 n128");
     let candidate = Candidate::new(problem, shipped_for(&problem).unwrap());
-    let prepared = compile_only(&candidate, &Assembler::new(vec![tools], open()), &SM_90A).unwrap();
+    let prepared = compile_only(&candidate, &Assembler::new(vec![tools.ptxas], open()), &SM_90A).unwrap();
     let image = prepared.image.unwrap();
     assert!(!image.cached && image.cubin.starts_with(b"\x7fELF") && image.facts.registers > 0);
     let served = compile_only(&candidate, &Assembler::new(vec![], open()), &SM_90A)
@@ -44,7 +44,7 @@ fn refused_texts_and_unknown_versions_are_values() {
     let Some(tools) = tools_or_skip("refused_texts_and_unknown_versions_are_values").unwrap() else {
         return;
     };
-    let assembler = Assembler::new(vec![tools], None);
+    let assembler = Assembler::new(vec![tools.ptxas], None);
     let error = assembler
         .assemble("nonsense", "sm_90a", &dsl::schedule::Assembler::default())
         .unwrap_err();
