@@ -8,6 +8,7 @@ mod exit;
 mod failure;
 mod files;
 mod knobs;
+mod peers;
 mod problem;
 mod program;
 mod render;

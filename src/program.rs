@@ -54,10 +54,10 @@ impl AssemblerArgs {
                     Err(error @ ToolError::NotFound { .. })
                         if sets.is_empty() && version.is_none() && !self.offline =>
                     {
-                        eprintln!(
+                        crate::answer::note(&format!(
                             "note: {error}\nnote: no assembler here, so the driver compiles the PTX: code and timings \
                              differ from the pinned assembler's (name one with --ptxas, or fetch it with `cargo xtask tools`)"
-                        );
+                        ));
                         return Ok(Assembler::driver_jit());
                     }
                     Err(other) => return Err(other.into()),

@@ -13,6 +13,7 @@ use crate::contest::{Contest, Entry, Ring, Standing};
 use crate::device::{self, DeviceName};
 use crate::exit::Exit;
 use crate::failure::{Failure, exit_of};
+use crate::peers::{self, Order, PeerArgs};
 use crate::program::{self, AssemblerArgs};
 use crate::render::table::table;
 use crate::subject::{self, Subject};
@@ -23,9 +24,11 @@ Examples:
   warpwright bench --problem \"fwd bf16 b2 s16384 h16 d128 full\"
   warpwright bench --problems shapes.txt --schedule base=base.toml --schedule new=new.toml --out result.json
   warpwright bench --problems shapes.txt --schedule empty=none --protocol burst --json
+  warpwright bench --problem \"fwd bf16 b2 s16384 h16 d128 causal\" --peers cudnn,fa4
 
 A problem file has one problem per line; empty lines and lines that start with # are left out.
-Peers (cuDNN, FlashAttention, cuBLAS) are timed by the Python script in benches/peers, in the same windows.";
+--peers hands the kernels to the Python script in benches/peers, which times cuDNN, FlashAttention and cuBLAS in the same
+windows.";
 
 /// How to time.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,6 +63,8 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
     #[command(flatten)]
+    peers: PeerArgs,
+    #[command(flatten)]
     assembler: AssemblerArgs,
 }
 
@@ -73,6 +78,9 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
         return Err(no_times());
     };
     device::require(ordinal)?;
+    if args.peers.peers.is_some() {
+        return beside_peers(args, &contests, ordinal);
+    }
     let device = device::open(ordinal)?;
     let assembler = args
         .assembler
@@ -97,6 +105,19 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
         }
     }
     report(args, &device, &standings)
+}
+
+/// The script times peers and ours together, on the first device it sees.
+fn beside_peers(args: &Args, contests: &[Contest], ordinal: u32) -> Result<Answer, Failure> {
+    let order = Order {
+        protocol: match args.protocol {
+            Protocol::Burst => "burst",
+            Protocol::Sustained => "sustained",
+        },
+        out: args.out.as_deref(),
+        ordinal,
+    };
+    peers::run(&args.peers, contests, &args.assembler, &order)
 }
 
 fn no_times() -> Failure {
