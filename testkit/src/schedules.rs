@@ -113,6 +113,11 @@ pub fn attention(d: &mut Dice) -> String {
         "stages = { o = 1 }\norder = [\"issue s\", \"issue o\", \"wait s\"]\n",
         "stages = { o = 1 }\norder = [\"issue o\", \"issue s\", \"wait o\"]\n",
         "stages = { o = 1, \"acc.rescale\" = 1 }\norder = [\"issue s\", \"acc.rescale\", \"issue o\"]\n",
+        "stages = { o = 1, \"acc.rescale\" = 1 }\n",
+        "stages = { p = 1 }\n",
+        "stages = { p16 = 1 }\n",
+        "stages = { s = 1 }\n",
+        "stages = { o = 0 }\n",
     ]);
     s + &format!("[stores.o]\nbuffer = \"{}\"\n", d.pick(&["own", "q", "v"]))
 }

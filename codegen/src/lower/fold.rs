@@ -53,6 +53,9 @@ impl Lower<'_> {
         let fast = fixed
             .map(|x| TripPlan::new(self, id, f, &choice, Some(x)))
             .transpose()?;
+        if let Some(fast) = &fast {
+            plan.agree(fast, self.kernel, f)?;
+        }
         self.persist(&plan)?;
         let vars = self.fold_vars(f);
         self.acquire_outer(f, &mut sink.now);

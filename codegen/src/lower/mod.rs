@@ -6,6 +6,7 @@
 mod block;
 mod calc;
 mod fold;
+mod forms;
 mod issue;
 mod layout;
 mod mask;

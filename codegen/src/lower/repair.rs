@@ -40,7 +40,19 @@ impl TripPlan {
                 "exact, lazy (fixed repairs one dot)",
             ));
         }
-        let stage = self.nodes.iter().find(|n| n.id == fixed.fast).map_or(0, |n| n.stage);
+        let stage_of = |id: ValueId| self.nodes.iter().find(|n| n.id == id).map_or(0, |n| n.stage);
+        let stage = stage_of(fixed.fast);
+        let scores = self.repaired_dot(kernel).map_or(stage, stage_of);
+        if scores != stage || stage_of(fixed.check) != stage {
+            return Err(Refusal::new(
+                format!("folds.{}.rescale", f.name),
+                "fixed",
+                format!(
+                    "the scores are at stage {scores} and the weights at {stage}; a repair computes both in one trip"
+                ),
+                "exact, lazy, or one stage for the scores, the weights and their sum",
+            ));
+        }
         self.nodes.push(Node {
             name: "repair".into(),
             id: fixed.check,
@@ -90,7 +102,7 @@ fn upstream(kernel: &Kernel, id: ValueId) -> BTreeSet<ValueId> {
 }
 
 impl Lower<'_> {
-    pub(super) fn repair(&mut self, s: &mut State<'_>) -> Result<(), CompileError> {
+    pub(super) fn repair(&mut self, s: &mut State<'_>, stage: u32) -> Result<(), CompileError> {
         let (Some(fixed), Some(dot)) = (s.plan.fixed, s.plan.repaired_dot(self.kernel)) else {
             return Ok(());
         };
@@ -126,15 +138,7 @@ impl Lower<'_> {
             .collect();
         for id in &body_ids {
             local.remove(id);
-            self.calc(
-                *id,
-                Form {
-                    masked: false,
-                    stage: 0,
-                },
-                &mut local,
-                &mut body,
-            )?;
+            self.calc(*id, Form { masked: false, stage }, &mut local, &mut body)?;
         }
         let fresh = self.tile(fixed.weights, &local)?;
         calc(&mut body, weights, Calc::Copy(Src::Tile(fresh)));

@@ -210,7 +210,7 @@ impl Lower<'_> {
                 calc(&mut s.out, dst, Calc::ScaleUnlessOne { factor });
             }
             Work::Sum { carry, factor } => self.sum(s, &node, carry, factor)?,
-            Work::Repair => self.repair(s)?,
+            Work::Repair => self.repair(s, node.stage)?,
             Work::Update { carry } => {
                 let (dst, src) = (
                     self.tile(s.plan.carries[carry].0, &s.local)?,

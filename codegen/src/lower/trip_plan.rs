@@ -127,7 +127,7 @@ impl TripPlan {
     }
 
     fn stage_of(&self, kernel: &Kernel, id: ValueId, choice: &FoldChoice, known: &BTreeMap<ValueId, u32>) -> u32 {
-        let explicit = choice.stages.get(&kernel.label(id)).copied();
+        let explicit = choice.stages.get(&kernel.label(self.made(id))).copied();
         let inherited = kernel
             .op(id)
             .operands()
@@ -160,7 +160,7 @@ impl TripPlan {
             stages.insert(*id, stage);
             stages.insert(self.made(*id), stage);
             self.nodes.push(Node {
-                name: kernel.label(*id),
+                name: kernel.label(self.made(*id)),
                 id: *id,
                 stage,
                 work,
@@ -321,7 +321,7 @@ impl TripPlan {
     }
 
     /// The value a node stands for: the fast weights are the weights.
-    fn made(&self, id: ValueId) -> ValueId {
+    pub(super) fn made(&self, id: ValueId) -> ValueId {
         self.fixed.filter(|x| x.fast == id).map_or(id, |x| x.weights)
     }
 

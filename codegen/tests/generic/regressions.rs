@@ -16,6 +16,15 @@ fn schedules_that_gave_wrong_results_are_refused() {
     for (text, key) in [
         ("[folds.kv.stages]\ns = 1\n", "folds.kv.split"),
         ("[folds.kv]\nstages = { o = 0 }\nnarrow = true\n", "folds.kv.narrow"),
+        // Trips of the two forms of a fixed reference alternate: what crosses between them must be the same.
+        (
+            "[folds.kv]\nrescale = \"fixed\"\nsplit = \"never\"\nstages = { p = 1 }\n",
+            "folds.kv",
+        ),
+        (
+            "[folds.kv]\nrescale = \"fixed\"\nstages = { o = 1, \"acc.rescale\" = 1 }\n",
+            "folds.kv.stages",
+        ),
         ("[grid]\nsection = 0\n", "grid.section"),
         ("[grid]\nsection = 4294967295\n", "grid.section"),
         ("[folds.kv]\nlazy_threshold = 18.0\n", "folds.kv.lazy_threshold"),
