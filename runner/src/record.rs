@@ -24,7 +24,7 @@ pub struct Record {
     pub version: u32,
     /// UTC, `2026-01-31T12:00:00Z`.
     pub date: String,
-    /// Version of this program.
+    /// Version of this program, and the revision it was built from where `WARPWRIGHT_REVISION` was set.
     pub program: String,
     pub device: DeviceFacts,
     pub problem: String,
@@ -178,7 +178,11 @@ pub fn append(path: &Path, record: &impl Serialize) -> io::Result<()> {
 /// Name and version of this program.
 #[must_use]
 pub fn program() -> String {
-    format!("warpwright {}", env!("CARGO_PKG_VERSION"))
+    let version = env!("CARGO_PKG_VERSION");
+    match option_env!("WARPWRIGHT_REVISION") {
+        Some(revision) => format!("warpwright {version} ({revision})"),
+        None => format!("warpwright {version}"),
+    }
 }
 
 /// The time now, `2026-01-31T12:00:00Z`.

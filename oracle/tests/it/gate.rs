@@ -2,7 +2,7 @@
 
 use warpwright_oracle::Dtype;
 use warpwright_oracle::inputs::Family;
-use warpwright_oracle::norms::{ErrorReport, Failure, GateError, judge};
+use warpwright_oracle::norms::{ErrorReport, Failure, GateError, judge, rms_floor};
 use warpwright_oracle::reference::{RowId, RowsOutput, RowsReference, every_row, forward_f64, forward_plain};
 
 use crate::candidate::{Case, Fault, Style};
@@ -40,7 +40,8 @@ fn figures_are_relative_to_the_row() {
     let report = verdict(&truth, &output(&[3.0, 4.0], 0.0), &output(&[3.0, 4.5], 0.0));
     assert_eq!(report.max.value, 0.1);
     assert_eq!(report.rms.value, 0.1);
-    assert_eq!(report.rms.gate, 1.0 / 256.0);
+    // One row: nothing averages out, so the worst row's gate is the gate.
+    assert_eq!(report.rms.gate, 1.0 / 128.0);
     assert_eq!(report.max.gate, 1.0 / 128.0);
     assert_eq!(
         report.worst,
@@ -202,4 +203,12 @@ fn reports_survive_json_and_print_on_one_line() {
         assert!(!report.to_string().contains('\n'));
         assert_eq!(report.to_string().starts_with("pass"), report.passed());
     }
+}
+
+#[test]
+fn the_rms_gate_tightens_as_rows_average_out() {
+    let floor = |rows| rms_floor(Dtype::Bf16, rows) * 256.0;
+    assert_eq!(floor(1), 2.0);
+    assert_eq!(floor(4), 1.5);
+    assert_eq!(floor(10_000), 1.01);
 }

@@ -7,6 +7,8 @@ use warpwright_runner::LayoutRule;
 use super::Entry;
 
 const HEAD_DIMS: [u32; 3] = [64, 128, 256];
+/// Query and key heads.
+const HEADS: [(u32, u32); 4] = [(4, 4), (4, 2), (4, 1), (8, 1)];
 
 /// Shapes to verify: every kernel, dtype, mask and head size; ragged lengths, groups, strides. The simulator gets none
 /// above a few hundred rows.
@@ -32,7 +34,17 @@ pub fn verified(quick: bool, sim: bool) -> Vec<Entry> {
                 mask: Mask::Full,
             };
             let shapes = ragged(&base, longest);
-            entries.extend(shapes.into_iter().map(|shape| dense(shape.into())));
+            let turn = entries.len();
+            entries.extend(shapes.into_iter().enumerate().map(|(i, shape)| {
+                // Groups of 1, 2, 4 and 8 in turn; the second term keeps them from going in step with the masks.
+                let (heads, kv_heads) = HEADS[(turn + i + i / 4) % HEADS.len()];
+                let shape = AttentionForward {
+                    heads,
+                    kv_heads,
+                    ..shape
+                };
+                dense(shape.into())
+            }));
             entries.extend(strided(&base, longest));
         }
         entries.extend(matrices(dtype, longest));

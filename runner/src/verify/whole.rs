@@ -154,7 +154,7 @@ pub(super) fn judge(
     let terms = term_norms(problem, truth.inputs(), plain);
     let tally = all_rows(dtype, (&plain.values, &output.values), &terms);
     let gate = |plain: f64, least: f64| (1.0 + PLAIN_SHARE) * (SAMPLE_ROOM * PLAIN_FACTOR * plain).max(least);
-    let rms = gate(errors.rms.plain, dtype.unit_roundoff());
+    let rms = gate(errors.rms.plain, oracle::norms::rms_floor(dtype, tally.rows));
     let max = gate(errors.max.plain, dtype.ulp());
     Ok(WholeReport {
         rows: tally.rows as u64,
