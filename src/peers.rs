@@ -73,9 +73,7 @@ pub fn run(
         .args(contests.iter().map(|c| c.problem.to_string()));
     let records = scratch.path().join("records.jsonl");
     command.arg("--out").arg(&records).stdout(Stdio::piped());
-    command
-        .env("CUDA_DEVICE_ORDER", "PCI_BUS_ID")
-        .env("CUDA_VISIBLE_DEVICES", order.ordinal.to_string());
+    command.env("CUDA_VISIBLE_DEVICES", visible(order.ordinal));
     let output = command.output();
     let output = output.map_err(|e| Failure::refused(format!("cannot run {}: {e}", args.python.display())))?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -3,7 +3,7 @@
 //! One cubin serves every runtime size, so this is apart from compiling: rows that the copy engine can address, and a
 //! number of blocks that the kernel can count.
 
-use codegen::launch::{LaunchFacts, Param};
+use codegen::launch::{LARGEST, LaunchFacts, Param};
 use runner::expr::{Sizes, eval};
 
 use crate::failure::Failure;
@@ -26,7 +26,7 @@ pub fn total(axes: &[i64]) -> Option<i64> {
 /// Refuses a problem that the compiled kernel cannot serve.
 pub fn check(launch: &LaunchFacts, sizes: &Sizes) -> Result<(), Failure> {
     let refused = Failure::refused("the problem was refused: the kernel cannot serve these sizes");
-    let checked = [rows(launch, sizes), grid(launch, sizes)].concat();
+    let checked = [extents(sizes), rows(launch, sizes), grid(launch, sizes)].concat();
     if checked.is_empty() {
         return Ok(());
     }
@@ -35,6 +35,21 @@ pub fn check(launch: &LaunchFacts, sizes: &Sizes) -> Result<(), Failure> {
         .fold(refused, |failure, [key, asked, fact, allowed]| {
             failure.reason(&key, asked, fact, allowed)
         }))
+}
+
+/// Runtime sizes that 32 bits cannot round up.
+fn extents(sizes: &Sizes) -> Vec<[String; 4]> {
+    let large = sizes.iter().filter(|(_, size)| **size > LARGEST);
+    large
+        .map(|(name, size)| {
+            [
+                format!("size {name}"),
+                size.to_string(),
+                "kernels compute with signed 32-bit sizes, rounded up to tiles".to_owned(),
+                format!("1 to {LARGEST}"),
+            ]
+        })
+        .collect()
 }
 
 /// Dense rows of every tensor that the copy engine moves, once per tensor.
@@ -70,20 +85,19 @@ fn rows(launch: &LaunchFacts, sizes: &Sizes) -> Vec<[String; 4]> {
 }
 
 fn grid(launch: &LaunchFacts, sizes: &Sizes) -> Vec<[String; 4]> {
-    let limit = i64::from(i32::MAX);
     let found = blocks(launch, sizes).and_then(|axes| total(&axes));
-    if found.is_some_and(|n| n <= limit) {
+    if found.is_some_and(|n| n <= LARGEST) {
         return vec![];
     }
     let asked = found.map_or_else(
         || "a number of blocks past 64 bits".to_owned(),
         |n| format!("{n} blocks"),
     );
-    let allowed = format!("at most {limit} blocks: larger tiles, or a smaller problem");
+    let allowed = format!("at most {LARGEST} blocks: larger tiles, or a smaller problem");
     vec![[
         "grid".to_owned(),
         asked,
-        "kernels count blocks with signed 32 bits".to_owned(),
+        "kernels count blocks with signed 32 bits, past the last one by a grid".to_owned(),
         allowed,
     ]]
 }

@@ -140,12 +140,12 @@ pub fn target(name: &str) -> Result<&'static Target, Failure> {
 fn schedule(asked: Option<&Path>, problem: &Problem, kernel: &Kernel) -> Result<(Schedule, Source), Failure> {
     match asked {
         Some(path) if path == Path::new("none") => Ok((Schedule::default(), Source::Empty)),
-        Some(path) => {
+        Some(path) if path != Path::new("shipped") => {
             let text = files::read(path)?;
             let schedule = parse(&text, kernel, &path.display().to_string())?;
             Ok((schedule, Source::File(path.to_owned())))
         }
-        None => Ok(match shipped::of(problem, kernel)? {
+        _ => Ok(match shipped::of(problem, kernel)? {
             Some((name, schedule)) => (schedule, Source::Shipped(name)),
             None => (Schedule::default(), Source::Empty),
         }),

@@ -35,6 +35,7 @@ from pathlib import Path
 from expr import evaluate
 
 VERSION = 2
+LARGEST = 2**30
 REQUIRED_KEYS = {"version", "entry", "target", "block", "shared_bytes", "grid", "runtime", "tensors", "params"}
 TENSOR_KEYS = {"name", "dtype", "dims", "written", "row_multiple_elems"}
 PARAM_KEYS = {
@@ -242,8 +243,8 @@ def value_of(param, names, tensors):
     if kind == "scalar":
         return ctypes.c_float(names[name])
     # ctypes would cut what does not fit.
-    if not 0 <= names[name] < 2**31:
-        raise RecipeError(f"{name}: {names[name]} does not fit i32")
+    if not 0 <= names[name] <= LARGEST:
+        raise RecipeError(f"{name}: {names[name]} is above {LARGEST}, which kernels can round up in 32 bits")
     return ctypes.c_int32(names[name])
 
 

@@ -8,6 +8,10 @@ use crate::role::{Expr, RoleProgram};
 /// Version of this format; 2 brought `row_multiple_elems`.
 pub const VERSION: u32 = 2;
 
+/// Largest runtime size, and largest number of blocks: kernels compute with signed 32 bits, and round sizes up to tiles, step
+/// past the last block by a whole grid, and add two sizes without a carry to spare.
+pub const LARGEST: i64 = 1 << 30;
+
 /// A bulk tensor store writes whole pieces of this many bytes (PTX ISA 9.7.9.27, `cp.async.bulk.tensor`): past a row
 /// that is no multiple of them it writes into the padding, or past the tensor (seen on an H200 with 257 columns).
 const STORE_PIECE_BYTES: u32 = 16;

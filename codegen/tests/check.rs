@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+#[path = "check/emitted.rs"]
+mod emitted;
 #[path = "check/faults.rs"]
 mod faults;
 #[path = "check/programs.rs"]

@@ -47,7 +47,7 @@ pub struct Args {
     /// One problem; may be repeated.
     #[arg(long, value_name = "PROBLEM")]
     problem: Vec<String>,
-    /// A schedule, `NAME=FILE` or `NAME=none`; may be repeated. Default: the shipped schedules.
+    /// A schedule, `NAME=FILE`, `NAME=shipped` or `NAME=none`; may be repeated. Default: the shipped schedules.
     #[arg(long, value_name = "NAME=FILE")]
     schedule: Vec<String>,
     /// The GPU architecture.
@@ -271,7 +271,7 @@ fn named(text: &str) -> Result<(String, PathBuf), Failure> {
             "--schedule",
             text,
             "names tell the rows of the table apart",
-            "NAME=FILE or NAME=none",
+            "NAME=FILE, NAME=shipped or NAME=none",
         )),
     }
 }

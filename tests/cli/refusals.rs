@@ -64,7 +64,7 @@ fn numbers_that_overflow_are_refused() {
     );
     // Each tensor is small enough, but no 32-bit counter can number the blocks.
     let error = problem_error("fwd bf16 b65536 s1 h65536 d64 full");
-    assert_reason(&error, "grid", "4294967296 blocks", "2147483647");
+    assert_reason(&error, "grid", "4294967296 blocks", "1073741824");
 }
 
 #[test]
@@ -466,4 +466,10 @@ fn an_incomplete_set_of_tiles_names_what_is_missing() {
         .map(|r| r["key"].clone())
         .collect();
     assert_eq!(keys, ["tiles.q_tile"], "{error:#}");
+}
+
+#[test]
+fn sizes_that_cannot_be_rounded_up_in_32_bits_are_refused() {
+    let error = problem_error("gemm bf16 m2147483640 n8 k8 nn");
+    assert_reason(&error, "size m", "2147483640", "1073741824");
 }

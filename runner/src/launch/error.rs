@@ -1,5 +1,6 @@
 //! Why arguments do not fit a kernel, found before a device sees them.
 
+use codegen::launch::LARGEST;
 use driver::TensorMapRefusal;
 
 use crate::expr::ExprError;
@@ -11,7 +12,9 @@ pub enum BindError {
     Version { found: u32, known: u32 },
     #[error("the kernel has no argument for `{name}`; given: {given}; allowed: every name it asks for")]
     Missing { name: String, given: String },
-    #[error("size `{name}` is {given}; kernels compute with signed 32-bit sizes; allowed: 1 to 2147483647")]
+    #[error(
+        "size `{name}` is {given}; kernels compute with signed 32-bit sizes, rounded up to tiles; allowed: 1 to {LARGEST}"
+    )]
     Size { name: String, given: i64 },
     #[error(
         "scalar `{name}` is {given}; the kernel was rewritten for positive values; allowed: finite numbers above 0"
@@ -88,6 +91,6 @@ pub enum BindError {
     },
     #[error("a size expression of `{name}`: {error}")]
     Expr { name: String, error: ExprError },
-    #[error("these sizes make a grid of {blocks} blocks; allowed: 1 to 2147483647")]
+    #[error("these sizes make a grid of {blocks} blocks; allowed: 1 to {LARGEST}")]
     Grid { blocks: String },
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use codegen::launch::{self, GridRule, LaunchFacts, Param, TensorFact};
+use codegen::launch::{self, GridRule, LARGEST, LaunchFacts, Param, TensorFact};
 use driver::LaunchSpec;
 
 use super::tensor::MapRecipe;
@@ -195,7 +195,7 @@ fn size(sizes: &Sizes, name: &str) -> Result<i32, BindError> {
     let given = *sizes
         .get(name)
         .ok_or_else(|| missing(name, sizes.keys().map(String::as_str)))?;
-    let fits = i32::try_from(given).ok().filter(|size| *size > 0);
+    let fits = i32::try_from(given).ok().filter(|_| (1..=LARGEST).contains(&given));
     fits.ok_or_else(|| BindError::Size {
         name: name.to_owned(),
         given,
@@ -217,9 +217,7 @@ fn grid(rule: &GridRule, sizes: &Sizes, multiprocessors: u32) -> Result<(u32, u3
                 blocks: format!("{product} x {count}"),
             })?;
     }
-    let fits = u32::try_from(product)
-        .ok()
-        .filter(|blocks| i32::try_from(*blocks).is_ok());
+    let fits = u32::try_from(product).ok().filter(|_| product <= LARGEST);
     let blocks = fits.ok_or_else(|| BindError::Grid {
         blocks: product.to_string(),
     })?;

@@ -167,7 +167,7 @@ fn illegal_arguments_are_refused_with_reasons() {
     says(given.refused(|g| g.sizes.remove("group")), "`group`");
     says(
         given.refused(|g| g.sizes.insert("batch".into(), 1 << 31)),
-        "allowed: 1 to 2147483647",
+        "allowed: 1 to 1073741824",
     );
     says(given.refused(|g| g.sizes.insert("batch".into(), 0)), "`batch` is 0");
     for value in [0.0, -1.0, f32::NAN, f32::INFINITY] {
