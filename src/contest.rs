@@ -4,7 +4,7 @@ use codegen::target::Target;
 use oracle::Problem;
 use runner::assemble::Assembler;
 use runner::device::{CudaDevice, Device};
-use runner::evaluate::{Build, Candidate, build, load};
+use runner::evaluate::{Build, Candidate, arch_for, build, load};
 use runner::launch::Prepared;
 use runner::outcome::Outcome;
 use runner::record::{ComparisonRecord, Origin, schedule_text};
@@ -99,7 +99,12 @@ impl Ring<'_> {
 
     fn load<'e>(&self, entry: &'e Entry) -> Result<Loaded<'e>, Outcome> {
         let candidate = Candidate::new(*entry.subject.problem(), entry.subject.schedule.clone());
-        let build = build(&candidate, self.assembler, self.target, true)?;
+        let build = build(
+            &candidate,
+            self.assembler,
+            self.target,
+            arch_for(self.device, self.target).as_deref(),
+        )?;
         let prepared = load(self.device, &build)?;
         Ok(Loaded { entry, build, prepared })
     }

@@ -92,7 +92,12 @@ pub fn evaluate<D: Timing>(
     truths: &mut Truths,
 ) -> Evaluation {
     finish(|evaluation| {
-        let build = build(candidate, bench.assembler, bench.target, bench.device.needs_cubin())?;
+        let build = build(
+            candidate,
+            bench.assembler,
+            bench.target,
+            arch_for(bench.device, bench.target).as_deref(),
+        )?;
         build.note(evaluation);
         let prepared = load(bench.device, &build)?;
         let verified = verify(bench.device, (&prepared, &build.case), bench.verify, truths)?;
@@ -105,7 +110,12 @@ pub fn evaluate<D: Timing>(
 /// The same without times: for devices that have none, and for tables of results.
 pub fn evaluate_untimed<D: Device>(bench: &Bench<'_, D>, candidate: &Candidate, truths: &mut Truths) -> Evaluation {
     finish(|evaluation| {
-        let build = build(candidate, bench.assembler, bench.target, bench.device.needs_cubin())?;
+        let build = build(
+            candidate,
+            bench.assembler,
+            bench.target,
+            arch_for(bench.device, bench.target).as_deref(),
+        )?;
         build.note(evaluation);
         let prepared = load(bench.device, &build)?;
         let verified = verify(bench.device, (&prepared, &build.case), bench.verify, truths)?;
@@ -121,7 +131,20 @@ pub fn evaluate_untimed<D: Device>(bench: &Bench<'_, D>, candidate: &Candidate, 
 /// # Errors
 /// The outcome of the stage that failed.
 pub fn compile_only(candidate: &Candidate, assembler: &Assembler, target: &Target) -> Result<Build, Outcome> {
-    build(candidate, assembler, target, true)
+    build(candidate, assembler, target, Some(target.name))
+}
+
+/// What to assemble for: a target of its own architecture for itself (`sm_90a`); a baseline one (`sm_80`) for the device, whose
+/// cubins serve no other generation. None for a device that takes PTX.
+pub fn arch_for<D: Device>(device: &D, target: &Target) -> Option<String> {
+    if !device.needs_cubin() {
+        return None;
+    }
+    if target.name.ends_with('a') {
+        return Some(target.name.to_owned());
+    }
+    let (major, minor) = device.facts().compute_capability;
+    Some(format!("sm_{major}{minor}"))
 }
 
 /// Loads a build.
@@ -133,21 +156,25 @@ pub fn load<D: Device>(device: &D, build: &Build) -> Result<Prepared<D>, Outcome
     loaded.map_err(|error| Outcome::of_device(Stage::Load, &error))
 }
 
-/// Traces and compiles, and assembles if asked to.
+/// Traces and compiles, and assembles for `arch` if there is one.
 ///
 /// # Errors
 /// The outcome of the stage that failed.
-pub fn build(candidate: &Candidate, assembler: &Assembler, target: &Target, cubin: bool) -> Result<Build, Outcome> {
+pub fn build(
+    candidate: &Candidate,
+    assembler: &Assembler,
+    target: &Target,
+    arch: Option<&str>,
+) -> Result<Build, Outcome> {
     let case = match &candidate.kernel {
         Some(kernel) => Case::with_kernel(&candidate.problem, kernel.clone())?,
         None => Case::new(&candidate.problem)?,
     };
     let case = case.with_layouts(candidate.layout)?;
     let compiled = compile(case.kernel(), &candidate.schedule, target)?;
-    let image = if cubin {
-        Some(assembler.assemble(&compiled.ptx.0, target.name, &candidate.schedule.assembler)?)
-    } else {
-        None
+    let image = match arch {
+        Some(arch) => Some(assembler.assemble(&compiled.ptx.0, arch, &candidate.schedule.assembler)?),
+        None => None,
     };
     Ok(Build { case, compiled, image })
 }

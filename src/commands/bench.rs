@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::ValueEnum;
 use runner::device::{CudaDevice, Device};
+use runner::record;
 use runner::time::TimePlan;
 use serde_json::{Value, json};
 
@@ -95,16 +96,29 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
         target: subject::target(&args.target)?,
         plan: &plan,
     };
+    if let Some(path) = &args.out {
+        files::write(path, b"")?;
+    }
     let mut standings = vec![];
     for contest in &contests {
         answer::note(&format!("timing {}", contest.problem));
-        standings.push(ring.hold(contest));
+        let standing = ring.hold(contest);
+        keep(args, &standing)?;
+        standings.push(standing);
         if standings.iter().any(Standing::ends_process) {
             answer::note("the device can no longer be used: the remaining problems are left out");
             break;
         }
     }
     report(args, &device, &standings)
+}
+
+/// Appends what was measured at once, so that an end half way loses nothing.
+fn keep(args: &Args, standing: &Standing) -> Result<(), Failure> {
+    let (Some(path), Some(record)) = (&args.out, &standing.record) else {
+        return Ok(());
+    };
+    record::append(path, record).map_err(|e| Failure::refused(format!("cannot append to {}: {e}", path.display())))
 }
 
 /// The script times peers and ours together, on the first device it sees.
@@ -177,11 +191,6 @@ fn report(args: &Args, device: &CudaDevice, standings: &[Standing]) -> Result<An
         .filter_map(|standing| standing.record.as_ref())
         .collect();
     if let Some(path) = &args.out {
-        let lines: Result<String, _> = records
-            .iter()
-            .map(|r| serde_json::to_string(r).map(|line| line + "\n"))
-            .collect();
-        files::write(path, lines.map_err(|e| Failure::bug(e.to_string()))?.as_bytes())?;
         answer::note(&format!("wrote {} record(s) to {}", records.len(), path.display()));
     }
     let failures = || {

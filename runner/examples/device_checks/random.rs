@@ -78,7 +78,7 @@ fn draw((drawn, number): (Drawn, usize), assembler: &Assembler, cubin: bool) -> 
         let toml = drawn.draw(&mut dice);
         let schedule = text::parse_for(&toml, &kernel).map_err(|error| format!("{error}\n{toml}"))?;
         let candidate = Candidate::new(problem, schedule);
-        match build(&candidate, assembler, &SM_90A, cubin) {
+        match build(&candidate, assembler, &SM_90A, cubin.then_some(SM_90A.name)) {
             Ok(_) => {
                 return Ok(Draw {
                     drawn,

@@ -207,7 +207,7 @@ fn timed(
     let build_one = |(_, schedule): &Named| {
         let mut candidate = Candidate::new(entry.problem, schedule.clone());
         candidate.layout = entry.layout;
-        build(&candidate, assembler, &SM_90A, true)
+        build(&candidate, assembler, &SM_90A, Some(SM_90A.name))
     };
     let builds = named.iter().map(build_one).collect::<Result<Vec<_>, _>>()?;
     let loaded = builds

@@ -15,7 +15,7 @@ use crate::fake::{Fake, Mischief};
 fn built(text: &str) -> Build {
     let problem = problem(text);
     let candidate = Candidate::new(problem, shipped_for(&problem).unwrap());
-    build(&candidate, &Assembler::default(), &SM_90A, false).unwrap()
+    build(&candidate, &Assembler::default(), &SM_90A, None).unwrap()
 }
 
 fn plan() -> TimePlan {
