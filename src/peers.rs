@@ -187,8 +187,6 @@ fn exit(status: Option<i32>) -> Option<Exit> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
     use super::*;
 
     /// Runs a shell script in the place of the Python one, without kernels of ours.
