@@ -1,0 +1,115 @@
+//! Power and clock: what a power limit leaves of the highest clock.
+//!
+//! Energy of a launch at a clock f: `static_w * time + dynamic(activity) * voltage(f)^2`, the voltage a straight line in f.
+//! The sustained clock is the highest at which the power of the launch stays below the limit.
+
+use super::report::Activity;
+
+/// The numbers of the model; nanojoules are at the highest clock.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Power {
+    /// Watts that the card draws whatever it does.
+    pub static_w: f64,
+    /// Watts that it may draw.
+    pub limit_w: f64,
+    /// Highest clock.
+    pub max_mhz: f64,
+    /// Lowest clock the search looks at.
+    pub min_mhz: f64,
+    /// Voltage at the lowest clock as a share of that at the highest.
+    pub low_voltage: f64,
+    /// Picojoules per FLOP of wgmma.
+    pub flop_pj: f64,
+    /// Nanojoules per cycle of a MUFU.
+    pub mufu_nj: f64,
+    /// Nanojoules per cycle of an FMA pipe.
+    pub fma_nj: f64,
+    /// Nanojoules per cycle of an ALU pipe.
+    pub alu_nj: f64,
+    /// Nanojoules per issued instruction.
+    pub issue_nj: f64,
+    /// Picojoules per byte of shared memory.
+    pub smem_pj: f64,
+    /// Picojoules per byte from L2.
+    pub l2_pj: f64,
+}
+
+impl Default for Power {
+    fn default() -> Self {
+        Self {
+            static_w: 130.0,
+            limit_w: 692.0,
+            max_mhz: 1980.0,
+            min_mhz: 1000.0,
+            low_voltage: 0.72,
+            flop_pj: 0.42,
+            mufu_nj: 0.05,
+            fma_nj: 0.06,
+            alu_nj: 0.05,
+            issue_nj: 0.03,
+            smem_pj: 1.2,
+            l2_pj: 9.0,
+        }
+    }
+}
+
+/// A clock and the power at it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Sustained {
+    /// Megahertz.
+    pub mhz: f64,
+    /// Watts.
+    pub watts: f64,
+}
+
+impl Power {
+    /// Joules of the work alone, at the highest clock.
+    #[must_use]
+    pub fn joules(&self, a: &Activity) -> f64 {
+        let nano = a.mufu_cycles as f64 * self.mufu_nj
+            + a.fma_cycles as f64 * self.fma_nj
+            + a.alu_cycles as f64 * self.alu_nj
+            + a.issued as f64 * self.issue_nj;
+        let pico = a.mma_flops as f64 * self.flop_pj + a.smem_bytes as f64 * self.smem_pj + a.l2_bytes as f64 * self.l2_pj;
+        nano * 1e-9 + pico * 1e-12
+    }
+
+    fn voltage(&self, mhz: f64) -> f64 {
+        let share = (mhz - self.min_mhz) / (self.max_mhz - self.min_mhz).max(1.0);
+        self.low_voltage + (1.0 - self.low_voltage) * share
+    }
+
+    /// The highest clock at which a launch of `cycles` cycles with `joules` of work stays within the limit.
+    #[must_use]
+    pub fn sustained(&self, joules: f64, cycles: f64) -> Sustained {
+        let watts = |mhz: f64| self.static_w + joules * self.voltage(mhz).powi(2) * mhz * 1e6 / cycles.max(1.0);
+        let (mut low, mut high) = (self.min_mhz, self.max_mhz);
+        if watts(high) <= self.limit_w {
+            return Sustained { mhz: high, watts: watts(high) };
+        }
+        for _ in 0..40 {
+            let middle = 0.5 * (low + high);
+            if watts(middle) <= self.limit_w {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        Sustained { mhz: low, watts: watts(low) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_work_per_cycle_runs_slower() {
+        let power = Power::default();
+        let idle = power.sustained(1e-3, 1e6);
+        assert_eq!(idle.mhz, power.max_mhz);
+        let (some, more) = (power.sustained(0.35, 1e6), power.sustained(0.45, 1e6));
+        assert!(more.mhz < some.mhz && some.mhz < power.max_mhz, "{some:?} {more:?}");
+        assert!((more.watts - power.limit_w).abs() < 0.5);
+    }
+}

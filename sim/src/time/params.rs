@@ -1,0 +1,87 @@
+//! The parameters of the time model: one table, each entry with its unit and where its value comes from.
+//!
+//! Sources: `CUDA guide` is the throughput table of the programming guide for compute capability 9.0; `whitepaper` the H100
+//! architecture paper; `H200 records` the dated files under `benches/results`; `fit` a value chosen so that predictions
+//! agree with such records; `assumed` a value nothing here has measured yet, with the micro-benchmark that would.
+
+/// One row of the table.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ParamRow {
+    /// Name of the field.
+    pub name: &'static str,
+    /// Its value.
+    pub value: f64,
+    /// Unit of the value.
+    pub unit: &'static str,
+    /// Where the value comes from.
+    pub source: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+}
+
+macro_rules! params {
+    ($($name:ident = $value:expr, $unit:literal, $source:literal, $meaning:literal;)*) => {
+        /// Values of the model; [`Params::table`] gives them with units and sources.
+        #[derive(Clone, Debug, PartialEq)]
+        pub struct Params {
+            $(#[doc = $meaning] pub $name: f64,)*
+        }
+
+        impl Default for Params {
+            fn default() -> Self {
+                Self { $($name: $value,)* }
+            }
+        }
+
+        impl Params {
+            /// Every parameter with its unit and source.
+            pub fn table(&self) -> Vec<ParamRow> {
+                vec![$(ParamRow {
+                    name: stringify!($name),
+                    value: self.$name,
+                    unit: $unit,
+                    source: $source,
+                    meaning: $meaning,
+                },)*]
+            }
+
+            /// Sets one parameter by name; false when there is none of this name.
+            pub fn set(&mut self, name: &str, value: f64) -> bool {
+                match name {
+                    $(stringify!($name) => self.$name = value,)*
+                    _ => return false,
+                }
+                true
+            }
+        }
+    };
+}
+
+params! {
+    fma_cycles = 1.0, "cycles / warp instruction / sub-partition", "CUDA guide: 128 lanes/clk/SM", "f32 add, multiply, fused multiply-add";
+    alu_cycles = 2.0, "cycles / warp instruction / sub-partition", "CUDA guide: 64 lanes/clk/SM", "f32 compare, min, max, select, pack of two 16-bit floats";
+    int_cycles = 1.0, "cycles / warp instruction / sub-partition", "assumed; micro: uniform_chain", "integer work on addresses and counters, most of it on the uniform datapath";
+    mufu_cycles = 8.0, "cycles / warp instruction / sub-partition", "CUDA guide: 16 lanes/clk/SM", "ex2, lg2, rcp and the like";
+    mma_sync_cycles = 16.0, "cycles / warp instruction / sub-partition", "whitepaper: m16n8k16 at half of the wgmma rate", "mma.sync m16n8k16";
+    arithmetic_latency = 5.0, "cycles", "assumed; micro: fma_chain", "dependent use of an arithmetic result";
+    mufu_latency = 20.0, "cycles", "assumed; micro: ex2_chain", "dependent use of a MUFU result";
+    shuffle_latency = 24.0, "cycles", "assumed; micro: shuffle_chain", "dependent use of a shuffle or of a load from shared memory";
+    global_latency = 700.0, "cycles", "assumed; micro: atomic_chain", "dependent use of a load or atomic on global memory";
+    constant_latency = 12.0, "cycles", "assumed; micro: param_chain", "dependent use of a parameter or special register";
+    reorder_window = 24.0, "instructions", "assumed: what the assembler interleaves of straight-line code", "how far arithmetic may start ahead of an older stalled instruction of its warp";
+    smem_bytes_per_cycle = 128.0, "bytes / cycle / SM", "whitepaper: 32 banks of 4 bytes", "shared-memory port";
+    wgmma_n_per_cycle = 2.0, "columns of N / cycle", "whitepaper: 4096 dense 16-bit FLOP/clk/SM", "m64nNk16 takes N / 2 cycles";
+    wgmma_smem_lead = 32.0, "cycles", "assumed; micro: wgmma_ss", "how far operand reads of a wgmma run ahead of its arithmetic";
+    wgmma_start_latency = 12.0, "cycles", "assumed; micro: wgmma_one", "from the issue by the fourth warp to the start on the tensor core";
+    wgmma_done_latency = 24.0, "cycles", "assumed; micro: wgmma_one", "from the last multiplication to wait_group letting the warps go";
+    wgmma_round_robin = 0.0, "0 or 1", "assumed; micro: wgmma_two_groups", "1: warpgroups alternate on the tensor core instruction by instruction; 0: in order of issue";
+    tma_issue_cycles = 16.0, "cycles / box", "assumed; micro: tma_boxes", "set-up of one box by the copy engine";
+    tma_latency = 650.0, "cycles", "assumed; micro: tma_one", "from issue to arrival of a box that is in L2";
+    l2_bytes_per_cycle = 48.0, "bytes / cycle / SM", "assumed; micro: tma_stream", "what one SM reads from L2 while all SMs do";
+    store_read_latency = 300.0, "cycles", "assumed; micro: tma_store", "from issue of a bulk store until its shared memory may be written again, beside its bytes";
+    barrier_latency = 22.0, "cycles", "assumed; micro: bar_pair", "from the last arrival at a named barrier to the first instruction behind it";
+    mbarrier_latency = 24.0, "cycles", "assumed; micro: mbarrier_pair", "from completion of a phase to the first instruction behind try_wait";
+    setmaxnreg_latency = 40.0, "cycles", "assumed", "waiting for registers of the pool";
+    exit_latency = 600.0, "cycles", "assumed; micro: empty_kernel", "from the last instruction of a CTA to the first of the next one on its SM";
+    launch_cycles = 4000.0, "cycles / launch", "assumed; micro: empty_kernel", "start and end of a launch, as a stream of launches sees it";
+}
