@@ -10,6 +10,7 @@ mod expr;
 pub(crate) mod frame;
 mod mask;
 mod narrow;
+pub mod stamps;
 mod stmt;
 mod warp_dot;
 
@@ -21,7 +22,19 @@ pub(crate) use dot::half;
 /// Selects instructions for a program.
 #[must_use]
 pub fn emit(program: &RoleProgram, header: Vec<String>, target: &'static str) -> Module {
+    emit_with(program, header, target, stamps::Instrument::Off)
+}
+
+/// The same; an instrumented kernel stamps the clock into a buffer ([`stamps`]).
+#[must_use]
+pub fn emit_with(
+    program: &RoleProgram,
+    header: Vec<String>,
+    target: &'static str,
+    instrument: stamps::Instrument,
+) -> Module {
     let mut e = Emitter::new(program);
+    e.instrument = instrument;
     frame::kernel(&mut e);
     let registers = [Class::Pred, Class::B32, Class::B64, Class::F32]
         .iter()
@@ -31,7 +44,10 @@ pub fn emit(program: &RoleProgram, header: Vec<String>, target: &'static str) ->
         header,
         target,
         entry: program.name.clone(),
-        params: params(program),
+        params: {
+            let stamps = (instrument != stamps::Instrument::Off).then(|| (stamps::PARAM.to_owned(), ParamKind::U64));
+            params(program).into_iter().chain(stamps).collect()
+        },
         threads: program.threads(),
         registers,
         body: e.body,
@@ -78,6 +94,8 @@ pub(crate) struct Emitter<'p> {
     pub at: Thread,
     /// The producer warp being emitted.
     pub filling: u32,
+    pub instrument: stamps::Instrument,
+    pub stamps: Option<stamps::Stamps>,
 }
 
 /// Where a thread stands; filled in by the frame.
@@ -134,6 +152,8 @@ impl<'p> Emitter<'p> {
             rings: vec![],
             at,
             filling: 0,
+            instrument: stamps::Instrument::Off,
+            stamps: None,
         }
     }
 

@@ -32,6 +32,8 @@ pub struct LaunchPlan {
     /// In the order of the kernel's parameters.
     pub args: Vec<PlannedArg>,
     pub scratch: Vec<ScratchPlan>,
+    /// Which scratch takes the clock stamps of an instrumented kernel.
+    pub stamps: Option<usize>,
 }
 
 /// One argument.
@@ -79,6 +81,8 @@ pub fn plan(facts: &LaunchFacts, input: &BindInput<'_>, multiprocessors: u32) ->
         input,
         tensors: BTreeMap::new(),
         scratch: Vec::new(),
+        stamps: None,
+        ctas: grid,
     };
     // Also those that no parameter reads: a wrong tensor is wrong all the same.
     for fact in &facts.tensors {
@@ -99,6 +103,7 @@ pub fn plan(facts: &LaunchFacts, input: &BindInput<'_>, multiprocessors: u32) ->
         blocks,
         args,
         scratch: planner.scratch,
+        stamps: planner.stamps,
     })
 }
 
@@ -108,6 +113,8 @@ struct Planner<'a> {
     /// Checked so far.
     tensors: BTreeMap<&'a str, TensorArg>,
     scratch: Vec<ScratchPlan>,
+    stamps: Option<usize>,
+    ctas: u32,
 }
 
 impl<'a> Planner<'a> {
@@ -137,6 +144,14 @@ impl<'a> Planner<'a> {
                     bytes: *bytes,
                     initial: *initial,
                 });
+                return Ok(PlannedArg::Scratch(self.scratch.len() - 1));
+            }
+            Param::Stamps { cta_bytes, .. } => {
+                self.scratch.push(ScratchPlan {
+                    bytes: cta_bytes.saturating_mul(self.ctas),
+                    initial: 0,
+                });
+                self.stamps = Some(self.scratch.len() - 1);
                 return Ok(PlannedArg::Scratch(self.scratch.len() - 1));
             }
         };
