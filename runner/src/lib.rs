@@ -19,6 +19,7 @@ pub mod evaluate;
 pub mod expr;
 pub mod launch;
 pub mod outcome;
+pub mod predict;
 pub mod record;
 pub mod schedules;
 pub mod time;

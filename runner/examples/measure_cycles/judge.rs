@@ -3,15 +3,72 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use super::set::{Measured, Predicted, read};
+use codegen::target::SM_90A;
+use dsl::schedule::text;
+use warpwright_runner::Case;
+use warpwright_runner::predict::{self, Model, Prediction};
+
+use super::set::{Drawn, Measured, Predicted, append, load, read};
 use super::{AnyError, Args};
 
 /// Predicts every schedule of a folder.
 ///
 /// # Errors
 /// Files that cannot be read or written.
-pub fn predict(_args: &Args, _folder: &Path) -> Result<(), AnyError> {
-    Err("not yet".into())
+pub fn predict(args: &Args, folder: &Path) -> Result<(), AnyError> {
+    let mut model = Model::default();
+    for setting in &args.set {
+        let (name, value) = setting.split_once('=').ok_or("--set wants NAME=VALUE")?;
+        if !model.params.set(name, value.parse()?) {
+            return Err(format!("there is no parameter `{name}`").into());
+        }
+    }
+    let drawn = load(folder)?;
+    let halves = std::thread::scope(|scope| {
+        let (model, drawn) = (&model, &drawn);
+        let threads = [0, 1].map(|half| {
+            let mine = drawn.iter().filter(move |d| d.id % 2 == half);
+            scope.spawn(move || mine.map(|d| one(d, model)).collect::<Vec<_>>())
+        });
+        threads.map(|t| t.join().unwrap_or_default())
+    });
+    let mut all: Vec<Predicted> = halves.into_iter().flatten().collect();
+    all.sort_by_key(|p| p.id);
+    all.iter().try_for_each(|p| append(&args.out, p))
+}
+
+fn one(drawn: &Drawn, model: &Model) -> Predicted {
+    let mut out = Predicted {
+        id: drawn.id,
+        key: drawn.key.clone(),
+        schedule: drawn.schedule.clone(),
+        simulated: true,
+        error: None,
+        cycles: 0.0,
+        trip_cycles: 0.0,
+        sustained_us: 0.0,
+        mhz: 0.0,
+        activity: BTreeMap::new(),
+        words: String::new(),
+    };
+    let prediction = || -> Result<Prediction, AnyError> {
+        let problem = drawn.problem()?;
+        let case = Case::new(&problem)?;
+        let compiled = codegen::compile(case.kernel(), &text::parse(&drawn.schedule)?, &SM_90A)?;
+        Ok(predict::predict(&problem, &compiled, model)?)
+    };
+    match prediction() {
+        Ok(p) => {
+            out.cycles = p.cycles;
+            out.trip_cycles = p.trip_cycles;
+            out.sustained_us = p.sustained_us;
+            out.mhz = p.sustained_mhz;
+            out.activity = p.activity.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect();
+            out.words = p.words;
+        }
+        Err(error) => out.error = Some(error.to_string()),
+    }
+    out
 }
 
 /// Whether parameters may be fitted on a schedule; the others are for judging.

@@ -1,5 +1,6 @@
 //! The drawn schedules of a folder, and the problems they are measured on.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
@@ -63,8 +64,12 @@ pub struct Predicted {
     pub simulated: bool,
     pub error: Option<String>,
     pub cycles: f64,
+    pub trip_cycles: f64,
     pub sustained_us: f64,
     pub mhz: f64,
+    /// Work of the launch by unit, for fits of the energy.
+    pub activity: BTreeMap<String, f64>,
+    pub words: String,
 }
 
 /// File name of the set in its folder.

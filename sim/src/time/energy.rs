@@ -3,8 +3,6 @@
 //! Energy of a launch at a clock f: `static_w * time + dynamic(activity) * voltage(f)^2`, the voltage a straight line in f.
 //! The sustained clock is the highest at which the power of the launch stays below the limit.
 
-use super::report::Activity;
-
 /// The numbers of the model; nanojoules are at the highest clock.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Power {
@@ -63,15 +61,20 @@ pub struct Sustained {
 }
 
 impl Power {
-    /// Joules of the work alone, at the highest clock.
+    /// Joules of amounts of work ([`super::report::Activity::amounts`]) alone, at the highest clock.
     #[must_use]
-    pub fn joules(&self, a: &Activity) -> f64 {
-        let nano = a.mufu_cycles as f64 * self.mufu_nj
-            + a.fma_cycles as f64 * self.fma_nj
-            + a.alu_cycles as f64 * self.alu_nj
-            + a.issued as f64 * self.issue_nj;
-        let pico = a.mma_flops as f64 * self.flop_pj + a.smem_bytes as f64 * self.smem_pj + a.l2_bytes as f64 * self.l2_pj;
-        nano * 1e-9 + pico * 1e-12
+    pub fn joules(&self, amounts: &[(&'static str, f64)]) -> f64 {
+        let of = |name: &str| match name {
+            "mufu_cycles" => self.mufu_nj * 1e-9,
+            "fma_cycles" => self.fma_nj * 1e-9,
+            "alu_cycles" => self.alu_nj * 1e-9,
+            "issued" => self.issue_nj * 1e-9,
+            "mma_flops" => self.flop_pj * 1e-12,
+            "smem_bytes" => self.smem_pj * 1e-12,
+            "l2_bytes" => self.l2_pj * 1e-12,
+            _ => 0.0,
+        };
+        amounts.iter().map(|(name, amount)| of(name) * amount).sum()
     }
 
     fn voltage(&self, mhz: f64) -> f64 {
