@@ -8,6 +8,7 @@ mod exit;
 mod failure;
 mod files;
 mod knobs;
+mod predicted;
 mod problem;
 mod program;
 mod render;

@@ -10,6 +10,8 @@ use crate::tma::pending::{Action, Pending};
 pub(crate) struct CopyEngine {
     engine_free: u64,
     l2_free: f64,
+    /// Bytes that still have to pass the shared-memory port; products and warps go first.
+    pub smem_due: f64,
 }
 
 impl Time {
@@ -23,8 +25,8 @@ impl Time {
         let latency = if store { p.store_read_latency } else { p.tma_latency };
         let end = (engine.l2_free + latency) as u64;
         self.activity.l2_bytes += bytes;
-        // The port is shared with everyone else; when, within the flight, matters little.
-        self.smem(cta, start, bytes);
+        self.activity.smem_bytes += bytes;
+        self.copies[cta].smem_due += bytes as f64;
         end
     }
 }

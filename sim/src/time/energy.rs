@@ -3,53 +3,7 @@
 //! Energy of a launch at a clock f: `static_w * time + dynamic(activity) * voltage(f)^2`, the voltage a straight line in f.
 //! The sustained clock is the highest at which the power of the launch stays below the limit.
 
-/// The numbers of the model; nanojoules are at the highest clock.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Power {
-    /// Watts that the card draws whatever it does.
-    pub static_w: f64,
-    /// Watts that it may draw.
-    pub limit_w: f64,
-    /// Highest clock.
-    pub max_mhz: f64,
-    /// Lowest clock the search looks at.
-    pub min_mhz: f64,
-    /// Voltage at the lowest clock as a share of that at the highest.
-    pub low_voltage: f64,
-    /// Picojoules per FLOP of wgmma.
-    pub flop_pj: f64,
-    /// Nanojoules per cycle of a MUFU.
-    pub mufu_nj: f64,
-    /// Nanojoules per cycle of an FMA pipe.
-    pub fma_nj: f64,
-    /// Nanojoules per cycle of an ALU pipe.
-    pub alu_nj: f64,
-    /// Nanojoules per issued instruction.
-    pub issue_nj: f64,
-    /// Picojoules per byte of shared memory.
-    pub smem_pj: f64,
-    /// Picojoules per byte from L2.
-    pub l2_pj: f64,
-}
-
-impl Default for Power {
-    fn default() -> Self {
-        Self {
-            static_w: 130.0,
-            limit_w: 692.0,
-            max_mhz: 1980.0,
-            min_mhz: 1000.0,
-            low_voltage: 0.72,
-            flop_pj: 0.42,
-            mufu_nj: 0.05,
-            fma_nj: 0.06,
-            alu_nj: 0.05,
-            issue_nj: 0.03,
-            smem_pj: 1.2,
-            l2_pj: 9.0,
-        }
-    }
-}
+pub use super::params::Power;
 
 /// A clock and the power at it.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -66,8 +20,6 @@ impl Power {
     pub fn joules(&self, amounts: &[(&'static str, f64)]) -> f64 {
         let of = |name: &str| match name {
             "mufu_cycles" => self.mufu_nj * 1e-9,
-            "fma_cycles" => self.fma_nj * 1e-9,
-            "alu_cycles" => self.alu_nj * 1e-9,
             "issued" => self.issue_nj * 1e-9,
             "mma_flops" => self.flop_pj * 1e-12,
             "smem_bytes" => self.smem_pj * 1e-12,

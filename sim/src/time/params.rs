@@ -20,20 +20,20 @@ pub struct ParamRow {
 }
 
 macro_rules! params {
-    ($($name:ident = $value:expr, $unit:literal, $source:literal, $meaning:literal;)*) => {
-        /// Values of the model; [`Params::table`] gives them with units and sources.
+    ($(#[$doc:meta])* $table:ident: $($name:ident = $value:expr, $unit:literal, $source:literal, $meaning:literal;)*) => {
+        $(#[$doc])*
         #[derive(Clone, Debug, PartialEq)]
-        pub struct Params {
+        pub struct $table {
             $(#[doc = $meaning] pub $name: f64,)*
         }
 
-        impl Default for Params {
+        impl Default for $table {
             fn default() -> Self {
                 Self { $($name: $value,)* }
             }
         }
 
-        impl Params {
+        impl $table {
             /// Every parameter with its unit and source.
             pub fn table(&self) -> Vec<ParamRow> {
                 vec![$(ParamRow {
@@ -58,6 +58,8 @@ macro_rules! params {
 }
 
 params! {
+    /// Times and rates; [`Params::table`] gives them with units and sources.
+    Params:
     fma_cycles = 1.0, "cycles / warp instruction / sub-partition", "CUDA guide: 128 lanes/clk/SM", "f32 add, multiply, fused multiply-add";
     alu_cycles = 2.0, "cycles / warp instruction / sub-partition", "CUDA guide: 64 lanes/clk/SM", "f32 compare, min, max, select, pack of two 16-bit floats";
     int_cycles = 1.0, "cycles / warp instruction / sub-partition", "assumed; micro: uniform_chain", "integer work on addresses and counters, most of it on the uniform datapath";
@@ -70,7 +72,8 @@ params! {
     constant_latency = 12.0, "cycles", "assumed; micro: param_chain", "dependent use of a parameter or special register";
     reorder_window = 24.0, "instructions", "assumed: what the assembler interleaves of straight-line code", "how far arithmetic may start ahead of an older stalled instruction of its warp";
     smem_bytes_per_cycle = 128.0, "bytes / cycle / SM", "whitepaper: 32 banks of 4 bytes", "shared-memory port";
-    wgmma_n_per_cycle = 2.0, "columns of N / cycle", "whitepaper: 4096 dense 16-bit FLOP/clk/SM", "m64nNk16 takes N / 2 cycles";
+    smem_copy_queue = 65536.0, "bytes", "assumed; micro: wgmma_beside_tma", "bytes of copies that may wait for the shared-memory port before they hold up products";
+    wgmma_n_per_cycle = 1.8, "columns of N / cycle", "fit: H200 records of 2026-11-30, in which every product-bound kernel uses 0.87 to 0.90 of the whitepaper's 2.0", "columns that m64nNk16 multiplies in a cycle";
     wgmma_smem_lead = 32.0, "cycles", "assumed; micro: wgmma_ss", "how far operand reads of a wgmma run ahead of its arithmetic";
     wgmma_start_latency = 12.0, "cycles", "assumed; micro: wgmma_one", "from the issue by the fourth warp to the start on the tensor core";
     wgmma_done_latency = 24.0, "cycles", "assumed; micro: wgmma_one", "from the last multiplication to wait_group letting the warps go";
@@ -84,4 +87,19 @@ params! {
     setmaxnreg_latency = 40.0, "cycles", "assumed", "waiting for registers of the pool";
     exit_latency = 600.0, "cycles", "assumed; micro: empty_kernel", "from the last instruction of a CTA to the first of the next one on its SM";
     launch_cycles = 4000.0, "cycles / launch", "assumed; micro: empty_kernel", "start and end of a launch, as a stream of launches sees it";
+}
+
+params! {
+    /// Energy and clock; [`Power::table`] gives them with units and sources. Energies are at the highest clock.
+    Power:
+    static_w = 130.0, "W", "assumed", "what the card draws whatever it does";
+    limit_w = 691.0, "W", "H200 records of 2026-11-30: 688 to 693 W of 700", "what it may draw";
+    max_mhz = 1980.0, "MHz", "H200 records", "highest clock";
+    min_mhz = 1000.0, "MHz", "assumed", "lowest clock that the search looks at";
+    low_voltage = 0.72, "share", "assumed", "voltage at the lowest clock, as a share of that at the highest";
+    flop_pj = 0.884, "pJ / FLOP", "fit: H200 records of 2026-11-30, clock and power of 12 kernels", "products of wgmma";
+    mufu_nj = 0.0531, "nJ / cycle of a MUFU", "fit: as above", "MUFU";
+    issue_nj = 0.0629, "nJ / warp instruction", "fit: as above", "issue, registers and arithmetic pipes";
+    smem_pj = 1.29, "pJ / byte", "fit: as above", "shared memory";
+    l2_pj = 13.3, "pJ / byte", "fit: as above", "L2 and what lies behind it";
 }

@@ -30,6 +30,7 @@ pub(crate) struct TensorCore {
     queues: Vec<VecDeque<Queued>>,
     pub running: bool,
     last_group: usize,
+    free_since: u64,
     /// Last span, to join neighbours.
     span: Option<(usize, u32, u64, u64)>,
 }
@@ -70,15 +71,30 @@ impl Time {
         };
         let (now, lead) = (self.now, self.params.wgmma_smem_lead as u64);
         let through = self.smem(cta, now, next.smem_bytes).saturating_sub(lead);
-        let end = (now + next.cycles).max(through);
+        let own = (now + next.cycles).max(through);
+        let end = own + self.copies_through(cta, (now, own), next.smem_bytes);
         let core = &mut self.tensor[cta];
         core.running = true;
+        core.free_since = end;
         core.last_group = group;
         self.activity.tensor_cycles += end - now;
         self.tensor_span(cta, &next, end);
         self.at(end, Event::TensorFree(cta));
         let done = end + self.params.wgmma_done_latency as u64;
         self.at(done, Event::TensorDone(cta, group));
+    }
+
+    /// Copies use the port where a product leaves room. Gives the cycles by which they hold the product up when too many
+    /// of their bytes wait.
+    fn copies_through(&mut self, cta: usize, (start, end): (u64, u64), product_bytes: u64) -> u64 {
+        let rate = self.params.smem_bytes_per_cycle;
+        let idle = start.saturating_sub(self.tensor[cta].free_since) as f64 * rate;
+        let room = ((end - start) as f64 * rate - product_bytes as f64).max(0.0);
+        let due = &mut self.copies[cta].smem_due;
+        *due = (*due - idle - room).max(0.0);
+        let excess = (*due - self.params.smem_copy_queue).max(0.0);
+        *due -= excess;
+        (excess / rate) as u64
     }
 
     /// The warpgroup whose product is next.
