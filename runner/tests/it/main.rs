@@ -12,5 +12,6 @@ mod cubins;
 mod evaluation;
 mod fake;
 mod plans;
+mod predicted;
 mod simulated;
 mod timing;

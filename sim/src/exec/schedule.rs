@@ -208,7 +208,7 @@ impl Machine<'_> {
     }
 
     /// Suspended mbarrier waits give up, as hardware does after a while; false when there are none.
-    fn time_out(&mut self) -> bool {
+    pub fn time_out(&mut self) -> bool {
         let mut any = false;
         for warp in &mut self.warps {
             for group in &mut warp.groups {

@@ -77,13 +77,14 @@ params! {
     wgmma_smem_lead = 32.0, "cycles", "assumed; micro: wgmma_ss", "how far operand reads of a wgmma run ahead of its arithmetic";
     wgmma_start_latency = 12.0, "cycles", "assumed; micro: wgmma_one", "from the issue by the fourth warp to the start on the tensor core";
     wgmma_done_latency = 24.0, "cycles", "assumed; micro: wgmma_one", "from the last multiplication to wait_group letting the warps go";
-    wgmma_round_robin = 0.0, "0 or 1", "assumed; micro: wgmma_two_groups", "1: warpgroups alternate on the tensor core instruction by instruction; 0: in order of issue";
+    wgmma_round_robin = 1.0, "0 or 1", "fit: with 0, exact, lazy and fixed rescaling at 128x128 would not differ, and they do (docs/simulator.md, anchors)", "1: warpgroups alternate on the tensor core instruction by instruction; 0: in order of issue";
     tma_issue_cycles = 16.0, "cycles / box", "assumed; micro: tma_boxes", "set-up of one box by the copy engine";
     tma_latency = 650.0, "cycles", "assumed; micro: tma_one", "from issue to arrival of a box that is in L2";
     l2_bytes_per_cycle = 48.0, "bytes / cycle / SM", "assumed; micro: tma_stream", "what one SM reads from L2 while all SMs do";
     store_read_latency = 300.0, "cycles", "assumed; micro: tma_store", "from issue of a bulk store until its shared memory may be written again, beside its bytes";
     barrier_latency = 22.0, "cycles", "assumed; micro: bar_pair", "from the last arrival at a named barrier to the first instruction behind it";
     mbarrier_latency = 24.0, "cycles", "assumed; micro: mbarrier_pair", "from completion of a phase to the first instruction behind try_wait";
+    try_wait_timeout = 20000.0, "cycles", "assumed; micro: try_wait_alone", "after which a suspended try_wait gives up";
     setmaxnreg_latency = 40.0, "cycles", "assumed", "waiting for registers of the pool";
     exit_latency = 600.0, "cycles", "assumed; micro: empty_kernel", "from the last instruction of a CTA to the first of the next one on its SM";
     launch_cycles = 4000.0, "cycles / launch", "assumed; micro: empty_kernel", "start and end of a launch, as a stream of launches sees it";
@@ -92,14 +93,14 @@ params! {
 params! {
     /// Energy and clock; [`Power::table`] gives them with units and sources. Energies are at the highest clock.
     Power:
-    static_w = 130.0, "W", "assumed", "what the card draws whatever it does";
+    static_w = 150.0, "W", "fit: clock of 12 kernels in the H200 records of 2026-11-30", "what the card draws whatever it does";
     limit_w = 691.0, "W", "H200 records of 2026-11-30: 688 to 693 W of 700", "what it may draw";
-    max_mhz = 1980.0, "MHz", "H200 records", "highest clock";
+    max_mhz = 1980.0, "MHz", "H200 records of 2026-11-30", "highest clock";
     min_mhz = 1000.0, "MHz", "assumed", "lowest clock that the search looks at";
-    low_voltage = 0.72, "share", "assumed", "voltage at the lowest clock, as a share of that at the highest";
-    flop_pj = 0.884, "pJ / FLOP", "fit: H200 records of 2026-11-30, clock and power of 12 kernels", "products of wgmma";
-    mufu_nj = 0.0531, "nJ / cycle of a MUFU", "fit: as above", "MUFU";
-    issue_nj = 0.0629, "nJ / warp instruction", "fit: as above", "issue, registers and arithmetic pipes";
-    smem_pj = 1.29, "pJ / byte", "fit: as above", "shared memory";
-    l2_pj = 13.3, "pJ / byte", "fit: as above", "L2 and what lies behind it";
+    low_voltage = 0.75, "share", "fit: as static_w", "voltage at the lowest clock, as a share of that at the highest";
+    flop_pj = 0.506, "pJ / FLOP", "fit: as static_w", "products of wgmma";
+    mufu_nj = 0.0593, "nJ / cycle of a MUFU", "fit: as static_w", "MUFU";
+    issue_nj = 0.475, "nJ / warp instruction", "fit: as static_w", "issue, registers and arithmetic pipes";
+    smem_pj = 1.2, "pJ / byte", "fit: as static_w", "shared memory";
+    l2_pj = 38.8, "pJ / byte", "fit: as static_w", "L2 and what lies behind it";
 }

@@ -8,6 +8,8 @@ use crate::exec::step::Flow;
 use crate::exec::warp::Blocked;
 use crate::fault::{Fault, FindingKind};
 
+/// Rounds of timed-out waits without any visible event after which nothing will happen any more.
+const HOPELESS_ROUNDS: u32 = 4;
 /// What a `cp.async` group is filed under: it is counted per warp.
 const WHOLE_WARP: u32 = u32::MAX;
 
@@ -25,11 +27,18 @@ impl Machine<'_> {
         if let Some(time) = &mut self.time {
             time.fit(ctas, warps, slots);
         }
+        let mut hopeless = 0;
         while self.clusters.iter().any(|c| c.active) {
             let warp = self.time_pick();
             let event = self.time.as_ref().and_then(|t| t.next_event());
             match (warp, event) {
-                (None, None) => return Err(self.deadlock()),
+                (None, None) => {
+                    hopeless = if self.time_seen() { hopeless + 1 } else { 0 };
+                    if hopeless >= HOPELESS_ROUNDS || !self.time_out() {
+                        return Err(self.deadlock());
+                    }
+                    self.time_give_up();
+                }
                 (Some((clock, w)), event) if event.is_none_or(|at| at > clock) => self.time_step(w)?,
                 _ => self.time_event()?,
             }
@@ -39,6 +48,24 @@ impl Machine<'_> {
             time.tensor_close();
         }
         Ok(())
+    }
+
+    /// Whether nothing happened since the last look.
+    fn time_seen(&self) -> bool {
+        self.time.as_ref().is_some_and(|t| t.timeout_progress == self.progress)
+    }
+
+    /// Suspended waits end without success, as hardware's do after a while.
+    fn time_give_up(&mut self) {
+        let progress = self.progress;
+        let Some(time) = &mut self.time else { return };
+        time.timeout_progress = progress;
+        time.now += time.params.try_wait_timeout as u64;
+        for w in 0..time.warps.len() {
+            if time.warps[w].stall.is_some_and(|s| s.kind == WaitKind::Mbarrier) {
+                time.wake(w);
+            }
+        }
     }
 
     /// The warp with the smallest clock that does not stand still.

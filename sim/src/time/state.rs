@@ -83,6 +83,8 @@ pub(crate) struct Time {
     pub now: u64,
     /// `Machine::progress` at the last look.
     pub seen_progress: u64,
+    /// `Machine::progress` when waits last timed out.
+    pub timeout_progress: u64,
     pub activity: Activity,
     pub waits: BTreeMap<(u32, WaitKind, u32), (u64, u64)>,
     pub spans: Option<Vec<Span>>,
@@ -106,6 +108,7 @@ impl Time {
             turns: 0,
             now: 0,
             seen_progress: 0,
+            timeout_progress: u64::MAX,
             activity: Activity::default(),
             waits: BTreeMap::new(),
             spans: options.trace.then(Vec::new),
