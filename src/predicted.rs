@@ -44,7 +44,14 @@ pub fn rows(problem: &str, entries: &[(String, &Subject)]) -> Result<(String, Va
         ]);
         out.push(json!({ "schedule": name, "prediction": p }));
     }
-    let head = ["schedule", "SM cycles", "MHz", "sustained us", "TFLOP/s", "us at full clock"];
+    let head = [
+        "schedule",
+        "SM cycles",
+        "MHz",
+        "sustained us",
+        "TFLOP/s",
+        "us at full clock",
+    ];
     let text = format!("{problem}: simulated, predicted, not measured\n{}", table(&head, &rows));
     Ok((text, json!({ "problem": problem, "simulated": true, "schedules": out })))
 }

@@ -61,12 +61,7 @@ pub fn compile_with(
 }
 
 /// Compiles under a schedule that names every tile size.
-fn complete(
-    kernel: &Kernel,
-    schedule: &Schedule,
-    target: &Target,
-    options: Options,
-) -> Result<Compiled, CompileError> {
+fn complete(kernel: &Kernel, schedule: &Schedule, target: &Target, options: Options) -> Result<Compiled, CompileError> {
     let scheduled = plan::apply(kernel, schedule, target)?;
     let scheduled = rewrite::run(scheduled);
     if target.family == Family::CpAsync {

@@ -22,6 +22,7 @@ pub mod outcome;
 pub mod predict;
 pub mod record;
 pub mod schedules;
+pub mod stamps;
 pub mod time;
 pub mod verify;
 

@@ -107,7 +107,12 @@ fn predictions(args: &Args, contests: &[Contest]) -> Result<Answer, Failure> {
     if let Some(out) = &args.out {
         let fact = "records hold measured times; predictions are simulated";
         let asked = out.display().to_string();
-        return Err(Failure::refused("predictions cannot be recorded").reason("--out", asked, fact, "no --out with sim"));
+        return Err(Failure::refused("predictions cannot be recorded").reason(
+            "--out",
+            asked,
+            fact,
+            "no --out with sim",
+        ));
     }
     let (mut texts, mut values) = (vec![], vec![]);
     for contest in contests {

@@ -10,7 +10,7 @@
 //! Role 0 is the producer warp that draws blocks, role g consumer warpgroup g; one thread of each writes. `%clock64` counts
 //! the cycles of one SM (PTX ISA 10), so only stamps of one SM can be compared.
 
-use crate::launch::{STAMPED_BLOCKS, STAMP_HEAD_WORDS, stamp_role_words};
+use crate::launch::{STAMP_HEAD_WORDS, STAMPED_BLOCKS, stamp_role_words};
 use crate::ptx::{Addr, Class, Cmp, IntOp, Kind, Opd, Reg, Special};
 
 use super::Emitter;
@@ -75,7 +75,14 @@ impl Emitter<'_> {
             base: at.into(),
             offset: 16,
         };
-        self.push_if(leader, true, Kind::StGlobal32 { at: addr, src: sm.into() });
+        self.push_if(
+            leader,
+            true,
+            Kind::StGlobal32 {
+                at: addr,
+                src: sm.into(),
+            },
+        );
         if self.instrument == Instrument::Blocks {
             let role = self.stamps_role();
             let cursor = self.int64(IntOp::Add, role, PAIRS_AT);

@@ -23,12 +23,38 @@ impl Dice {
 fn tiles(head_dim: u32) -> &'static [(u32, u32)] {
     match head_dim {
         64 => &[
-            (192, 128), (192, 96), (192, 64), (128, 128), (128, 192), (128, 96), (192, 80), (128, 160), (64, 128), (192, 112),
+            (192, 128),
+            (192, 96),
+            (192, 64),
+            (128, 128),
+            (128, 192),
+            (128, 96),
+            (192, 80),
+            (128, 160),
+            (64, 128),
+            (192, 112),
         ],
         128 => &[
-            (192, 80), (192, 64), (128, 128), (128, 176), (128, 160), (128, 96), (128, 112), (192, 48), (128, 64), (128, 144),
+            (192, 80),
+            (192, 64),
+            (128, 128),
+            (128, 176),
+            (128, 160),
+            (128, 96),
+            (128, 112),
+            (192, 48),
+            (128, 64),
+            (128, 144),
         ],
-        _ => &[(128, 80), (128, 64), (128, 48), (128, 32), (64, 64), (64, 80), (128, 72)],
+        _ => &[
+            (128, 80),
+            (128, 64),
+            (128, 48),
+            (128, 32),
+            (64, 64),
+            (64, 80),
+            (128, 72),
+        ],
     }
 }
 
@@ -36,7 +62,8 @@ fn tiles(head_dim: u32) -> &'static [(u32, u32)] {
 const KNOBS: usize = 14;
 
 fn turn(s: &mut Schedule, head_dim: u32, knob: usize, d: &mut Dice) {
-    let fold = |s: &mut Schedule, f: &dyn Fn(&mut dsl::schedule::FoldPlan)| f(s.folds.entry("kv".to_owned()).or_default());
+    let fold =
+        |s: &mut Schedule, f: &dyn Fn(&mut dsl::schedule::FoldPlan)| f(s.folds.entry("kv".to_owned()).or_default());
     match knob {
         0 => {
             let (q, kv) = d.pick(tiles(head_dim));
@@ -96,7 +123,10 @@ fn turn(s: &mut Schedule, head_dim: u32, knob: usize, d: &mut Dice) {
             fold(s, &|f| (f.direction, f.unroll) = (Some(direction), Some(unroll)));
         }
         _ => {
-            let (split, cache) = (d.pick(&[Split::ByMask, Split::Never]), d.pick(&[Cache::Normal, Cache::EvictLast]));
+            let (split, cache) = (
+                d.pick(&[Split::ByMask, Split::Never]),
+                d.pick(&[Cache::Normal, Cache::EvictLast]),
+            );
             fold(s, &|f| f.split = Some(split));
             for load in ["k", "v"] {
                 s.loads.entry(load.to_owned()).or_default().cache = Some(cache);

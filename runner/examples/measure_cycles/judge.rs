@@ -63,7 +63,11 @@ fn one(drawn: &Drawn, model: &Model) -> Predicted {
             out.trip_cycles = p.trip_cycles;
             out.sustained_us = p.sustained_us;
             out.mhz = p.sustained_mhz;
-            out.activity = p.activity.iter().map(|(name, amount)| ((*name).to_owned(), *amount)).collect();
+            out.activity = p
+                .activity
+                .iter()
+                .map(|(name, amount)| ((*name).to_owned(), *amount))
+                .collect();
             out.words = p.words;
         }
         Err(error) => out.error = Some(error.to_string()),

@@ -5,11 +5,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
-use codegen::launch::{Param, STAMP_HEAD_WORDS, stamp_role_words};
+use codegen::launch::LaunchFacts;
 use codegen::target::SM_90A;
 use dsl::schedule::text;
 use oracle::inputs::{Family, Inputs, Operand};
 use warpwright_runner::device::{Image, Reading};
+use warpwright_runner::stamps;
 use warpwright_runner::verify::TensorSet;
 use warpwright_runner::{Assembler, BindInput, Bound, Case, CubinCache, CudaDevice, Device, Prepared, Timing};
 
@@ -125,11 +126,10 @@ fn one_problem(
     Ok(())
 }
 
-/// A kernel bound to the tensors, and what its stamps look like.
+/// A kernel bound to the tensors.
 struct Ready {
     bound: Bound<CudaDevice>,
-    cta_words: usize,
-    roles: usize,
+    facts: LaunchFacts,
 }
 
 fn load_one(
@@ -152,15 +152,9 @@ fn load_one(
         scalars: case.scalars(),
         tensors: set.args(),
     };
-    let stamps = compiled.launch.params.iter().find_map(|p| match p {
-        Param::Stamps { cta_bytes, roles, .. } => Some((*cta_bytes as usize / 8, *roles as usize)),
-        _ => None,
-    });
-    let (cta_words, roles) = stamps.ok_or("the kernel is not instrumented")?;
     Ok(Ready {
         bound: prepared.bind(device, &input)?,
-        cta_words,
-        roles,
+        facts: compiled.launch,
     })
 }
 
@@ -169,7 +163,9 @@ fn output(device: &CudaDevice, set: &TensorSet<CudaDevice>, ready: &Ready) -> Re
     set.poison_outputs(device)?;
     ready.bound.launch(device)?;
     device.synchronize()?;
-    let output = set.read_outputs(device)?.map_err(|_| "a gap of an output was written")?;
+    let output = set
+        .read_outputs(device)?
+        .map_err(|_| "a gap of an output was written")?;
     let some = output.values.iter().step_by(17);
     Ok(some.map(|bits| f32::from_bits(u32::from(*bits) << 16)).collect())
 }
@@ -202,7 +198,11 @@ fn window(device: &CudaDevice, ready: &Ready, count: usize) -> Result<Window, An
     let times = device.time_launches(&[ready.bound.inner()], 0, count)?;
     let readings = monitor.map(|m| device.stop_monitor(m)).unwrap_or_default();
     let words = ready.bound.stamps(device)?.ok_or("the kernel is not instrumented")?;
-    let (cycles_max, cycles_mean) = cycles(&words, ready)?;
+    let ctas = stamps::parse(&ready.facts, &words).ok_or("the kernel is not instrumented")?;
+    let (cycles_max, cycles_mean) = stamps::cycles(&ctas);
+    if cycles_max == 0 {
+        return Err("no stamps were written".into());
+    }
     let of = |pick: &dyn Fn(&Reading) -> Option<f64>| {
         let values: Vec<f64> = readings.iter().filter_map(pick).collect();
         (!values.is_empty()).then(|| median(values))
@@ -215,21 +215,6 @@ fn window(device: &CudaDevice, ready: &Ready, count: usize) -> Result<Window, An
         mhz: of(&|r| r.sm_clock_mhz.map(f64::from)),
         watts: of(&|r| r.power_mw.map(|mw| f64::from(mw) / 1e3)),
     })
-}
-
-/// Most and mean cycles between the first and the last stamp of an SM.
-fn cycles(words: &[u64], ready: &Ready) -> Result<(u64, f64), AnyError> {
-    let mut spans: BTreeMap<u64, (u64, u64)> = BTreeMap::new();
-    for cta in words.chunks_exact(ready.cta_words) {
-        let sm = cta[2] & u64::from(u32::MAX);
-        let role = |r: usize| cta[STAMP_HEAD_WORDS as usize + r * stamp_role_words() as usize];
-        let end = (0..ready.roles).map(role).max().unwrap_or(0);
-        let span = spans.entry(sm).or_insert((cta[0], end));
-        *span = (span.0.min(cta[0]), span.1.max(end));
-    }
-    let each: Vec<u64> = spans.values().map(|(start, end)| end.saturating_sub(*start)).collect();
-    let most = each.iter().copied().max().filter(|most| *most > 0).ok_or("no stamps were written")?;
-    Ok((most, each.iter().sum::<u64>() as f64 / each.len() as f64))
 }
 
 fn agree(output: &[f32], reference: &[f32]) -> bool {

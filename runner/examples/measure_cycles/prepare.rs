@@ -65,7 +65,11 @@ pub fn prepare(folder: &Path, count: usize) -> Result<(), AnyError> {
     store(folder, &all)
 }
 
-fn one_key(assembler: &Assembler, (key, text): (&str, &str), (count, seed): (usize, u64)) -> Result<Vec<Drawn>, AnyError> {
+fn one_key(
+    assembler: &Assembler,
+    (key, text): (&str, &str),
+    (count, seed): (usize, u64),
+) -> Result<Vec<Drawn>, AnyError> {
     let problem: Problem = text.parse()?;
     let Problem::Forward(shape) = &problem else {
         return Err("only attention is drawn".into());
@@ -108,7 +112,10 @@ fn one_key(assembler: &Assembler, (key, text): (&str, &str), (count, seed): (usi
             ptx_blake3: image.facts.ptx_blake3,
         });
     }
-    println!("{key}: {} drawn, {refused} refused, {spilled} with spills left out", out.len());
+    println!(
+        "{key}: {} drawn, {refused} refused, {spilled} with spills left out",
+        out.len()
+    );
     Ok(out)
 }
 

@@ -6,12 +6,12 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use ::sim::time::TimeOptions;
+use ::sim::time::report::TimeReport;
 use ::sim::{
     ARows, Arg as SimArg, Buffer, DeviceConfig, ElemType, Fault, Finding, FindingKind, LaunchConfig, MemoryError,
     Module, TensorMapSpec as SimMapSpec,
 };
-use ::sim::time::TimeOptions;
-use ::sim::time::report::TimeReport;
 use codegen::launch::LaunchFacts;
 use driver::{LaunchSpec, Swizzle, TensorDtype, TensorMapSpec};
 

@@ -136,7 +136,9 @@ impl<D: Device> Bound<D> {
             return Ok(None);
         };
         let bytes = device.read(buffer)?;
-        let words = bytes.chunks_exact(8).map(|word| word.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b)));
+        let words = bytes
+            .chunks_exact(8)
+            .map(|word| word.iter().rev().fold(0, |w, b| w << 8 | u64::from(*b)));
         Ok(Some(words.collect()))
     }
 

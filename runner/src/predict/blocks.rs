@@ -45,7 +45,12 @@ fn apply(op: IxBin, a: i64, b: i64) -> i64 {
 /// # Errors
 /// Sizes that are missing, or more blocks than can be listed.
 pub fn trips(p: &RoleProgram, sizes: &Sizes) -> Result<Vec<f64>, PredictError> {
-    let size = |name: &String| sizes.get(name).copied().ok_or_else(|| PredictError::Size { name: name.clone() });
+    let size = |name: &String| {
+        sizes
+            .get(name)
+            .copied()
+            .ok_or_else(|| PredictError::Size { name: name.clone() })
+    };
     let mut values = Values {
         runtime: p.runtime.iter().map(size).collect::<Result<_, _>>()?,
         vars: vec![0; p.vars.len()],

@@ -106,7 +106,10 @@ pub fn predict(problem: &Problem, compiled: &Compiled, model: &Model) -> Result<
     let line = |pick: &dyn Fn(&TimeReport) -> f64| Line::fit(&few, &more, &long, pick);
     let cycles = line(&|r| r.cycles as f64);
     let trips = blocks::trips(&compiled.program, Case::new(problem)?.sizes())?;
-    let costs: Vec<f64> = trips.iter().map(|t| (cycles.block + cycles.trip * t).max(1.0)).collect();
+    let costs: Vec<f64> = trips
+        .iter()
+        .map(|t| (cycles.block + cycles.trip * t).max(1.0))
+        .collect();
     let launch = place(
         &costs,
         model.multiprocessors as usize,
@@ -124,7 +127,12 @@ pub fn predict(problem: &Problem, compiled: &Compiled, model: &Model) -> Result<
             (*name, (l.block * count + l.trip * total_trips).max(0.0))
         })
         .collect();
-    Ok(finish(model, (&cycles, launch), activity, (&long.report, compiled, trips.len())))
+    Ok(finish(
+        model,
+        (&cycles, launch),
+        activity,
+        (&long.report, compiled, trips.len()),
+    ))
 }
 
 /// A timeline of a few blocks with a few trips each.
@@ -190,7 +198,10 @@ fn words(occupancy: &[(String, f64)], waits: &[(String, f64)]) -> String {
         format!("the busiest unit is the {name}, {:.0} % of the time", share * 100.0)
     });
     if let Some((text, share)) = waits.first() {
-        out += &format!("; the consumers spend most of their waiting, {:.0} % of the time, in {text}", share * 100.0);
+        out += &format!(
+            "; the consumers spend most of their waiting, {:.0} % of the time, in {text}",
+            share * 100.0
+        );
     }
     out
 }

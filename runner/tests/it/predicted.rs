@@ -5,8 +5,7 @@ use codegen::{Instrument, Options, compile, compile_with};
 use dsl::schedule::text;
 use warpwright_runner::predict::{Model, Prediction, predict, timeline};
 use warpwright_runner::schedules::shipped_for;
-use warpwright_runner::verify::TensorSet;
-use warpwright_runner::{BindInput, Case, Prepared, SimDevice, SimOptions};
+use warpwright_runner::{Case, SimDevice, SimOptions, stamps};
 
 use crate::cases::problem;
 
@@ -44,8 +43,16 @@ fn recorded_kernels_take_about_the_predicted_cycles_and_clock() {
         let measured = flops / (tflops * 1e12) * mhz * 1e6;
         let p = predicted(text, "shipped");
         assert!(p.simulated);
-        assert!((p.cycles / measured - 1.0).abs() < 0.08, "{text}: {} for {measured}", p.cycles);
-        assert!((p.sustained_mhz / mhz - 1.0).abs() < 0.08, "{text}: {} MHz", p.sustained_mhz);
+        assert!(
+            (p.cycles / measured - 1.0).abs() < 0.08,
+            "{text}: {} for {measured}",
+            p.cycles
+        );
+        assert!(
+            (p.sustained_mhz / mhz - 1.0).abs() < 0.08,
+            "{text}: {} MHz",
+            p.sustained_mhz
+        );
     }
 }
 
@@ -87,7 +94,11 @@ fn a_prediction_and_its_timeline_repeat() {
     let case = Case::new(&problem).unwrap();
     let compiled = compile(case.kernel(), &shipped_for(&problem).unwrap(), &SM_90A).unwrap();
     let report = timeline(&problem, &compiled, &Model::default()).unwrap();
-    let labels: Vec<&str> = report.spans.iter().map(|s| report.labels[s.label as usize].as_str()).collect();
+    let labels: Vec<&str> = report
+        .spans
+        .iter()
+        .map(|s| report.labels[s.label as usize].as_str())
+        .collect();
     for wanted in ["issue s", "issue o", "acquire k", "acquire v"] {
         assert!(labels.iter().any(|l| l.starts_with(wanted)), "{wanted}");
     }
@@ -107,29 +118,18 @@ fn an_instrumented_kernel_stamps_every_role_and_block() {
         ptx: &compiled.ptx.0,
         cubin: None,
     };
-    let prepared = Prepared::load(&device, &code, &compiled.launch).unwrap();
-    let set = TensorSet::alloc(&device, &case).unwrap();
-    let input = BindInput {
-        sizes: case.sizes(),
-        scalars: case.scalars(),
-        tensors: set.args(),
-    };
-    let bound = prepared.bind(&device, &input).unwrap();
-    device.time(bound.inner(), &sim::time::TimeOptions::default()).unwrap();
-    let words = bound.stamps(&device).unwrap().unwrap();
-    let (head, role) = (codegen::launch::STAMP_HEAD_WORDS, codegen::launch::stamp_role_words());
-    let roles = compiled.program.consumers + 1;
-    let per_cta = (head + roles * role) as usize;
-    let mut blocks = vec![0; roles as usize];
-    for cta in words.chunks_exact(per_cta) {
-        for (r, words) in cta[head as usize..].chunks_exact(role as usize).enumerate() {
-            let (end, count) = (words[0], words[1] as usize);
-            assert!(end > cta[0], "role {r} ends at {end}, its CTA begins at {}", cta[0]);
-            let pairs: Vec<&[u64]> = words[2..2 + 2 * count].chunks_exact(2).collect();
-            assert!(pairs.iter().all(|p| cta[0] <= p[0] && p[0] < p[1] && p[1] <= end), "{pairs:?}");
-            blocks[r] += count as u32;
+    let words = stamps::of_launch(&device, &case, (&code, &compiled.launch)).unwrap();
+    let ctas = stamps::parse(&compiled.launch, &words).unwrap();
+    assert_eq!(ctas.len(), 4);
+    let mut blocks = vec![0; compiled.program.consumers as usize + 1];
+    for cta in &ctas {
+        for (role, blocks) in cta.roles.iter().zip(&mut blocks) {
+            assert!(role.end > cta.start, "{cta:?}");
+            let inside = |(begin, end): &(u64, u64)| cta.start <= *begin && begin < end && *end <= role.end;
+            assert!(role.blocks.iter().all(inside), "{role:?}");
+            *blocks += role.blocks.len();
         }
     }
     // Two blocks of 192 rows for each of 4 heads.
-    assert_eq!(blocks, vec![8; roles as usize]);
+    assert_eq!(blocks, vec![8; 4]);
 }

@@ -41,7 +41,12 @@ impl Machine<'_> {
             let end = time.copy_ends(pending.cta, bytes, store);
             let label = time.labels.of(pending.now.pc);
             let start = time.now;
-            time.span(Lane::Copies(pending.cta as u32), label, (start, end), SpanKind::Copy(bytes));
+            time.span(
+                Lane::Copies(pending.cta as u32),
+                label,
+                (start, end),
+                SpanKind::Copy(bytes),
+            );
             if let Some((lane, group)) = pending.group {
                 time.warps[pending.now.warp].groups.push((lane, group, end));
             }

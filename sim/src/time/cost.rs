@@ -96,7 +96,13 @@ fn ordered(op: &Op) -> bool {
 fn touches_engine(op: &Op) -> bool {
     matches!(
         op,
-        Op::WgmmaFence | Op::WgmmaCommit | Op::BulkCommit | Op::CpAsync(_) | Op::CpAsyncCommit | Op::WarpSync | Op::Fence(_)
+        Op::WgmmaFence
+            | Op::WgmmaCommit
+            | Op::BulkCommit
+            | Op::CpAsync(_)
+            | Op::CpAsyncCommit
+            | Op::WarpSync
+            | Op::Fence(_)
     )
 }
 
@@ -124,9 +130,15 @@ fn unit(inst: &Inst, p: &Params) -> (Unit, f64, u64) {
         Op::Setp(_) => (Unit::Int, arithmetic, 0),
         Op::Selp { .. } | Op::CvtPack { .. } => (Unit::Alu, arithmetic, 0),
         // A sign is free: it folds into the operand of what follows.
-        Op::F32Un { f: FloatUn::Neg | FloatUn::Abs, .. } => (Unit::None, 0.0, 0),
+        Op::F32Un {
+            f: FloatUn::Neg | FloatUn::Abs,
+            ..
+        } => (Unit::None, 0.0, 0),
         Op::F32Un { .. } | Op::F64Un { .. } | Op::HalfUn { .. } | Op::Cvt(_) => (Unit::Mufu, p.mufu_latency, 0),
-        Op::F32Bin { f: FloatBin::Min | FloatBin::Max, .. } => (Unit::Alu, arithmetic, 0),
+        Op::F32Bin {
+            f: FloatBin::Min | FloatBin::Max,
+            ..
+        } => (Unit::Alu, arithmetic, 0),
         Op::F32Bin { f: FloatBin::Div, .. } => (Unit::Mufu, p.mufu_latency, 0),
         Op::F32Bin { .. } | Op::F32Fma { .. } | Op::HalfBin { .. } | Op::HalfFma { .. } => (Unit::Fma, arithmetic, 0),
         Op::F64Bin { .. } | Op::F64Fma { .. } => (Unit::Mufu, p.mufu_latency, 0),

@@ -40,7 +40,10 @@ impl Power {
         let watts = |mhz: f64| self.static_w + joules * self.voltage(mhz).powi(2) * mhz * 1e6 / cycles.max(1.0);
         let (mut low, mut high) = (self.min_mhz, self.max_mhz);
         if watts(high) <= self.limit_w {
-            return Sustained { mhz: high, watts: watts(high) };
+            return Sustained {
+                mhz: high,
+                watts: watts(high),
+            };
         }
         for _ in 0..40 {
             let middle = 0.5 * (low + high);
@@ -50,7 +53,10 @@ impl Power {
                 high = middle;
             }
         }
-        Sustained { mhz: low, watts: watts(low) }
+        Sustained {
+            mhz: low,
+            watts: watts(low),
+        }
     }
 }
 

@@ -39,7 +39,11 @@ pub fn place(costs: &[f64], sms: usize, handout: Handout, (start, between): (f64
     let cycles = free.iter().copied().fold(0.0, f64::max);
     Launch {
         cycles,
-        balance: if cycles > 0.0 { busy / (cycles * sms as f64) } else { 1.0 },
+        balance: if cycles > 0.0 {
+            busy / (cycles * sms as f64)
+        } else {
+            1.0
+        },
     }
 }
 

@@ -64,19 +64,19 @@ impl Regs {
         addrs.iter().for_each(|a| self.addr(a));
     }
 
-    fn to(&mut self, d: R) {
+    fn write(&mut self, d: R) {
         self.writes.push(d);
     }
 
-    fn to_wide(&mut self, d: Dst) {
+    fn write_wide(&mut self, d: Dst) {
         self.writes.push(d.slot);
         if d.bits == 64 {
             self.writes.push(d.slot + 1);
         }
     }
 
-    fn to_ty(&mut self, ty: Ty, d: R) {
-        self.to_wide(Dst {
+    fn write_ty(&mut self, ty: Ty, d: R) {
+        self.write_wide(Dst {
             slot: d,
             bits: ty.bits(),
         });
@@ -87,11 +87,11 @@ impl Regs {
             Op::IntUn { d, a, .. } => self.wide([*a], *d),
             Op::IntBin { ty, d, a, b, .. } => {
                 self.srcs(&[*a, *b]);
-                self.to_ty(*ty, *d);
+                self.write_ty(*ty, *d);
             }
             Op::IntTri { ty, d, a, b, c, .. } => {
                 self.srcs(&[*a, *b, *c]);
-                self.to_ty(*ty, *d);
+                self.write_ty(*ty, *d);
             }
             Op::Wide { d, a, b, c, .. } => {
                 self.srcs(&[*a, *b]);
@@ -118,19 +118,19 @@ impl Regs {
                 self.narrow([*a, *b, *c], *d);
                 p.iter().for_each(|p| self.write_p(*p));
             }
-            Op::ActiveMask { d } => self.to(*d),
+            Op::ActiveMask { d } => self.write(*d),
             _ => self.predicates(op),
         }
     }
 
     fn narrow<const N: usize>(&mut self, srcs: [Src; N], d: R) {
         self.srcs(&srcs);
-        self.to(d);
+        self.write(d);
     }
 
     fn wide<const N: usize>(&mut self, srcs: [Src; N], d: Dst) {
         self.srcs(&srcs);
-        self.to_wide(d);
+        self.write_wide(d);
     }
 
     fn predicates(&mut self, op: &Op) {
@@ -158,7 +158,7 @@ impl Regs {
             Op::Vote { mode, d, a, .. } => {
                 self.psrc(*a);
                 if *mode == VoteMode::Ballot {
-                    self.to(*d);
+                    self.write(*d);
                 } else {
                     self.write_p(*d);
                 }
@@ -168,12 +168,12 @@ impl Regs {
                 p.iter().for_each(|p| self.write_p(*p));
             }
             Op::Elect { d, p, .. } => {
-                d.iter().for_each(|d| self.to(*d));
+                d.iter().for_each(|d| self.write(*d));
                 self.write_p(*p);
             }
             Op::Pack { d, parts, .. } => {
                 self.srcs(parts);
-                self.to_wide(*d);
+                self.write_wide(*d);
             }
             Op::Unpack { a, parts, .. } => {
                 self.src(*a);
@@ -187,7 +187,7 @@ impl Regs {
         match op {
             Op::Ld(mem) => {
                 self.addr(&mem.addr);
-                mem.regs.iter().flatten().for_each(|d| self.to_wide(*d));
+                mem.regs.iter().flatten().for_each(|d| self.write_wide(*d));
             }
             Op::St(mem) => {
                 self.addr(&mem.addr);
@@ -197,7 +197,7 @@ impl Regs {
                 self.addr(&atom.addr);
                 self.srcs(&atom.b);
                 atom.c.iter().for_each(|c| self.src(*c));
-                atom.d.iter().for_each(|d| self.to_wide(*d));
+                atom.d.iter().for_each(|d| self.write_wide(*d));
             }
             Op::Ldmatrix(m) => {
                 self.addr(&m.addr);
@@ -244,7 +244,9 @@ impl Regs {
                 self.addr(src);
                 self.srcs(coords);
             }
-            BulkKind::Load { src, dst, bytes, mbar, .. } => {
+            BulkKind::Load {
+                src, dst, bytes, mbar, ..
+            } => {
                 self.addrs(&[src, dst, mbar]);
                 self.src(*bytes);
             }

@@ -106,10 +106,11 @@ impl Machine<'_> {
         }
         for w in 0..self.warps.len() {
             let stalled = self.time.as_ref().is_some_and(|t| t.warps[w].stall.is_some());
-            if stalled && self.can_run(w) {
-                if let Some(time) = &mut self.time {
-                    time.wake(w);
-                }
+            if stalled
+                && self.can_run(w)
+                && let Some(time) = &mut self.time
+            {
+                time.wake(w);
             }
         }
     }
@@ -140,7 +141,16 @@ impl Machine<'_> {
             if drained > at {
                 let since = time.warps[w].clock;
                 let (kind, latency) = (WaitKind::Drain, 0);
-                time.waited(w, Stall { since, kind, label, latency }, drained);
+                time.waited(
+                    w,
+                    Stall {
+                        since,
+                        kind,
+                        label,
+                        latency,
+                    },
+                    drained,
+                );
                 at = drained;
             }
             if at > time.warps[w].clock {
@@ -168,14 +178,19 @@ impl Machine<'_> {
     fn time_drained(&self, w: usize, pc: u32, mask: u32) -> u64 {
         let warp = &self.warps[w];
         let bulk = |lane: u32| {
-            let own = warp.bulk.iter().find(|b| b.lane == lane && mask >> lane.min(31) & 1 != 0);
+            let own = warp
+                .bulk
+                .iter()
+                .find(|b| b.lane == lane && mask >> lane.min(31) & 1 != 0);
             own.map(|b| b.committed)
         };
         let whole = |lane: u32| (lane == WHOLE_WARP).then_some(warp.cp_committed);
         match self.kernel.code[pc as usize].op {
             Op::BulkWait { keep } => self.time_groups(w, (keep, &bulk)),
             Op::CpAsyncWait { keep } => self.time_groups(w, (keep, &whole)),
-            Op::CpAsyncWaitAll | Op::CpAsyncMbarArrive { .. } => self.time_groups(w, (0, &|lane| whole(lane).map(|c| c + 1))),
+            Op::CpAsyncWaitAll | Op::CpAsyncMbarArrive { .. } => {
+                self.time_groups(w, (0, &|lane| whole(lane).map(|c| c + 1)))
+            }
             _ => 0,
         }
     }

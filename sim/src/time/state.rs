@@ -246,7 +246,12 @@ impl Time {
         let entry = self.waits.entry((w as u32, stall.kind, stall.label)).or_default();
         entry.0 += until - stall.since;
         entry.1 += 1;
-        self.span(Lane::Warp(w as u32), stall.label, (stall.since, until), SpanKind::Wait(stall.kind));
+        self.span(
+            Lane::Warp(w as u32),
+            stall.label,
+            (stall.since, until),
+            SpanKind::Wait(stall.kind),
+        );
     }
 
     pub fn span(&mut self, lane: Lane, label: u32, (start, end): (u64, u64), kind: SpanKind) {

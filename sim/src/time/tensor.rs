@@ -104,7 +104,11 @@ impl Time {
         let ready = core.queues.iter().enumerate().filter_map(|(group, queue)| {
             let head = queue.front().filter(|q| q.issued <= self.now)?;
             let turn = (group + count - core.last_group - 1) % count;
-            let order = if self.params.wgmma_round_robin > 0.0 { 0 } else { head.issued };
+            let order = if self.params.wgmma_round_robin > 0.0 {
+                0
+            } else {
+                head.issued
+            };
             Some((order, turn, group))
         });
         ready.min().map(|(.., group)| group)
@@ -116,11 +120,18 @@ impl Time {
         }
         let now = self.now;
         match &mut self.tensor[cta].span {
-            Some((group, label, _, until)) if *group == next.group && *label == next.label && *until == now => *until = end,
+            Some((group, label, _, until)) if *group == next.group && *label == next.label && *until == now => {
+                *until = end
+            }
             before => {
                 let old = before.replace((next.group, next.label, now, end));
                 if let Some((group, label, start, until)) = old {
-                    self.span(Lane::Tensor(cta as u32), label, (start, until), SpanKind::Product(group as u32));
+                    self.span(
+                        Lane::Tensor(cta as u32),
+                        label,
+                        (start, until),
+                        SpanKind::Product(group as u32),
+                    );
                 }
             }
         }
@@ -130,7 +141,12 @@ impl Time {
     pub fn tensor_close(&mut self) {
         for cta in 0..self.tensor.len() {
             if let Some((group, label, start, until)) = self.tensor[cta].span.take() {
-                self.span(Lane::Tensor(cta as u32), label, (start, until), SpanKind::Product(group as u32));
+                self.span(
+                    Lane::Tensor(cta as u32),
+                    label,
+                    (start, until),
+                    SpanKind::Product(group as u32),
+                );
             }
         }
     }

@@ -57,7 +57,10 @@ pub fn chrome_json(report: &TimeReport, lane_name: &dyn Fn(u32) -> String) -> St
 }
 
 fn process(pid: u32, name: &str) -> String {
-    format!("{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\"args\":{{\"name\":{}}}}}", quoted(name))
+    format!(
+        "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\"args\":{{\"name\":{}}}}}",
+        quoted(name)
+    )
 }
 
 fn event(report: &TimeReport, span: &Span) -> String {

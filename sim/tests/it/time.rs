@@ -27,7 +27,10 @@ fn time_with(body: &str, threads: u32, options: &TimeOptions) -> Timed {
     let config = LaunchConfig::linear(1, threads, 65_536);
     let result = device.time(&module, "k", (config, &args), options);
     let bytes = device.read(out).unwrap();
-    let out = bytes.chunks(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect();
+    let out = bytes
+        .chunks(4)
+        .map(|c| u32::from_le_bytes(c.try_into().unwrap()))
+        .collect();
     Timed { result, out }
 }
 
@@ -93,7 +96,11 @@ fn the_clock_is_the_models() {
     );
     let timed = time_with(&body, 32, &TimeOptions::default());
     timed.result.unwrap();
-    about(u64::from(timed.out[0]), 50.0 * Params::default().arithmetic_latency, 60.0);
+    about(
+        u64::from(timed.out[0]),
+        50.0 * Params::default().arithmetic_latency,
+        60.0,
+    );
 }
 
 #[test]
@@ -123,7 +130,10 @@ fn same_input_same_timeline_and_the_trace_is_labelled() {
     };
     let json = text();
     assert_eq!(json, text());
-    assert!(json.starts_with("{\"simulated\":true") && json.contains("\\\"quoted\\\""), "{json}");
+    assert!(
+        json.starts_with("{\"simulated\":true") && json.contains("\\\"quoted\\\""),
+        "{json}"
+    );
 }
 
 #[test]
