@@ -1,6 +1,6 @@
 //! Draws schedules of attention forward: mutations of the shipped one, and free draws. The same on every run.
 
-use dsl::schedule::{Cache, Direction, Handoff, Persistence, Placement, Release, Rescale, Schedule, Split};
+use dsl::schedule::{Cache, Direction, FoldPlan, Handoff, Persistence, Placement, Release, Rescale, Schedule, Split};
 
 /// A small generator of choices.
 pub struct Dice(pub u64);
@@ -59,11 +59,9 @@ fn tiles(head_dim: u32) -> &'static [(u32, u32)] {
 }
 
 /// A change of one knob.
-const KNOBS: usize = 14;
+const KNOBS: usize = 15;
 
 fn turn(s: &mut Schedule, head_dim: u32, knob: usize, d: &mut Dice) {
-    let fold =
-        |s: &mut Schedule, f: &dyn Fn(&mut dsl::schedule::FoldPlan)| f(s.folds.entry("kv".to_owned()).or_default());
     match knob {
         0 => {
             let (q, kv) = d.pick(tiles(head_dim));
@@ -75,68 +73,51 @@ fn turn(s: &mut Schedule, head_dim: u32, knob: usize, d: &mut Dice) {
             s.grid.inner = Some("q_block".to_owned());
             s.grid.section = d.pick(&[None, Some(2), Some(4), Some(8)]);
         }
-        3 => {
-            let rescale = d.pick(&[Rescale::Exact, Rescale::Lazy, Rescale::Fixed]);
-            fold(s, &|f| f.rescale = Some(rescale));
-        }
+        3 => s.stores.entry("o".to_owned()).or_default().buffer = Some(d.pick(&["own", "q", "v"]).to_owned()),
         4 => {
-            let handoff = d.pick(&[Handoff::Free, Handoff::PingPong]);
-            fold(s, &|f| f.handoff = Some(handoff));
-        }
-        5 => {
-            let stages = 1 + d.roll(4) as u32;
-            for load in ["k", "v"] {
-                let plan = s.loads.entry(load.to_owned()).or_default();
-                plan.stages = Some(stages);
-                plan.ring = None;
-            }
-        }
-        6 => {
-            let stages = 2 + d.roll(4) as u32;
-            for load in ["k", "v"] {
-                let plan = s.loads.entry(load.to_owned()).or_default();
-                plan.stages = Some(stages);
-                plan.ring = Some("kv".to_owned());
-            }
-        }
-        7 => s.stores.entry("o".to_owned()).or_default().buffer = Some(d.pick(&["own", "q", "v"]).to_owned()),
-        8 => {
-            let release = d.pick(&[Release::Early, Release::Late]);
-            for load in ["k", "v"] {
-                s.loads.entry(load.to_owned()).or_default().release = Some(release);
-            }
-        }
-        9 => {
-            let every = d.pick(&[0, 4, 8, 16]);
-            fold(s, &|f| f.exp2_polynomial_every = Some(every));
-        }
-        10 => {
-            let order = d.roll(4);
-            fold(s, &|f| order_of(f, order));
-        }
-        11 => {
             let placed = d.pick(&[("q", Placement::Registers), ("p16", Placement::Shared)]);
             s.operands.insert(placed.0.to_owned(), placed.1);
         }
-        12 => {
-            let (direction, unroll) = (d.pick(&[Direction::Ascending, Direction::Descending]), d.pick(&[1, 2]));
-            fold(s, &|f| (f.direction, f.unroll) = (Some(direction), Some(unroll)));
-        }
-        _ => {
-            let (split, cache) = (
-                d.pick(&[Split::ByMask, Split::Never]),
-                d.pick(&[Cache::Normal, Cache::EvictLast]),
-            );
-            fold(s, &|f| f.split = Some(split));
-            for load in ["k", "v"] {
-                s.loads.entry(load.to_owned()).or_default().cache = Some(cache);
-            }
+        5..=8 => turn_loads(s, knob, d),
+        _ => turn_fold(s.folds.entry("kv".to_owned()).or_default(), knob, d),
+    }
+}
+
+/// A change of one knob of the loads of keys and values.
+fn turn_loads(s: &mut Schedule, knob: usize, d: &mut Dice) {
+    let stages = d.roll(4) as u32;
+    let (release, cache) = (
+        d.pick(&[Release::Early, Release::Late]),
+        d.pick(&[Cache::Normal, Cache::EvictLast]),
+    );
+    for load in ["k", "v"] {
+        let plan = s.loads.entry(load.to_owned()).or_default();
+        match knob {
+            5 => (plan.stages, plan.ring) = (Some(1 + stages), None),
+            6 => (plan.stages, plan.ring) = (Some(2 + stages), Some("kv".to_owned())),
+            7 => plan.release = Some(release),
+            _ => plan.cache = Some(cache),
         }
     }
 }
 
+/// A change of one knob of the fold over keys.
+fn turn_fold(f: &mut FoldPlan, knob: usize, d: &mut Dice) {
+    match knob {
+        9 => f.rescale = Some(d.pick(&[Rescale::Exact, Rescale::Lazy, Rescale::Fixed])),
+        10 => f.handoff = Some(d.pick(&[Handoff::Free, Handoff::PingPong])),
+        11 => f.exp2_polynomial_every = Some(d.pick(&[0, 4, 8, 16])),
+        12 => order_of(f, d.roll(4)),
+        13 => {
+            f.direction = Some(d.pick(&[Direction::Ascending, Direction::Descending]));
+            f.unroll = Some(d.pick(&[1, 2]));
+        }
+        _ => f.split = Some(d.pick(&[Split::ByMask, Split::Never])),
+    }
+}
+
 /// Event orders: serial, or the softmax beside the second product, or the second product first.
-fn order_of(f: &mut dsl::schedule::FoldPlan, which: usize) {
+fn order_of(f: &mut FoldPlan, which: usize) {
     let events = |list: [&str; 3]| list.map(str::to_owned).to_vec();
     f.stages.clear();
     f.order.clear();
