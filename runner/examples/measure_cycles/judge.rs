@@ -19,22 +19,35 @@ pub fn predict(args: &Args, folder: &Path) -> Result<(), AnyError> {
     let mut model = Model::default();
     for setting in &args.set {
         let (name, value) = setting.split_once('=').ok_or("--set wants NAME=VALUE")?;
-        if !model.params.set(name, value.parse()?) {
+        let value = value.parse()?;
+        if !model.params.set(name, value) && !model.power.set(name, value) {
             return Err(format!("there is no parameter `{name}`").into());
         }
     }
-    let drawn = load(folder)?;
+    predict_all(&load(folder)?, &model)
+        .iter()
+        .try_for_each(|p| append(&args.out, p))
+}
+
+/// Predicts schedules on two threads, in their order.
+pub fn predict_all(drawn: &[Drawn], model: &Model) -> Vec<Predicted> {
     let halves = std::thread::scope(|scope| {
-        let (model, drawn) = (&model, &drawn);
         let threads = [0, 1].map(|half| {
-            let mine = drawn.iter().filter(move |d| d.id % 2 == half);
+            let mine = drawn.iter().skip(half).step_by(2);
             scope.spawn(move || mine.map(|d| one(d, model)).collect::<Vec<_>>())
         });
         threads.map(|t| t.join().unwrap_or_default())
     });
     let mut all: Vec<Predicted> = halves.into_iter().flatten().collect();
     all.sort_by_key(|p| p.id);
-    all.iter().try_for_each(|p| append(&args.out, p))
+    all
+}
+
+/// Mean over the rounds of a schedule whose output was right.
+pub fn mean_of(measured: &[Measured], id: usize, pick: &dyn Fn(&Measured) -> Option<f64>) -> Option<f64> {
+    let lines = measured.iter().filter(|m| m.id == id && m.agrees);
+    let values: Vec<f64> = lines.filter_map(pick).collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 fn one(drawn: &Drawn, model: &Model) -> Predicted {
@@ -89,13 +102,8 @@ pub fn judge(measured: &Path, predicted: &Path) -> Result<(), AnyError> {
     let predicted: Vec<Predicted> = read(predicted)?;
     let mut keys: BTreeMap<&str, Vec<Pair>> = BTreeMap::new();
     for p in predicted.iter().filter(|p| p.error.is_none()) {
-        let lines: Vec<&Measured> = measured.iter().filter(|m| m.id == p.id && m.agrees).collect();
-        let mean = |pick: &dyn Fn(&Measured) -> Option<f64>| {
-            let values: Vec<f64> = lines.iter().filter_map(|m| pick(m)).collect();
-            (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
-        };
-        let cycles = mean(&|m| m.burst.as_ref().map(|w| w.cycles_max as f64));
-        let us = mean(&|m| m.sustained.as_ref().map(|w| w.us));
+        let cycles = mean_of(&measured, p.id, &|m| m.burst.as_ref().map(|w| w.cycles_max as f64));
+        let us = mean_of(&measured, p.id, &|m| m.sustained.as_ref().map(|w| w.us));
         if let (Some(cycles), Some(us)) = (cycles, us) {
             keys.entry(&p.key).or_default().push(Pair {
                 id: p.id,
@@ -153,7 +161,7 @@ fn best_of_five(pairs: &[(f64, f64)]) -> f64 {
 }
 
 /// Spearman's rank correlation; ties share their mean rank.
-fn spearman(pairs: &[(f64, f64)]) -> f64 {
+pub fn spearman(pairs: &[(f64, f64)]) -> f64 {
     let ranks = |values: Vec<f64>| -> Vec<f64> {
         let below = |v: f64| values.iter().filter(|x| **x < v).count() as f64;
         let equal = |v: f64| values.iter().filter(|x| **x == v).count() as f64;

@@ -4,12 +4,14 @@
 //! measure_cycles --prepare 24 --out DIR                      where the assembler is: draws, compiles and assembles
 //! measure_cycles --cubins DIR --out measured.jsonl           where the GPU is: needs no assembler
 //! measure_cycles --predict DIR --out predicted.jsonl         anywhere: SM cycles and sustained times, simulated
+//! measure_cycles --fit measured.jsonl DIR                    fits parameters on the half with even numbers
 //! measure_cycles --judge measured.jsonl predicted.jsonl      rank correlation on the half that no parameter was fitted on
 //! ```
 //!
 //! A kernel that hangs or faults ends the worker process; the next one goes on with the next schedule.
 
 mod draw;
+mod fit;
 mod judge;
 mod measure;
 mod prepare;
@@ -39,6 +41,9 @@ pub struct Args {
     /// Compares two files: measured, predicted.
     #[arg(long, num_args = 2, value_names = ["MEASURED", "PREDICTED"])]
     pub judge: Vec<PathBuf>,
+    /// Fits parameters: measured file, folder of the schedules.
+    #[arg(long, num_args = 2, value_names = ["MEASURED", "DIR"])]
+    pub fit: Vec<PathBuf>,
     /// Where the result goes; files are appended to.
     #[arg(long, value_name = "PATH", default_value = "cycles.jsonl")]
     pub out: PathBuf,
@@ -70,8 +75,10 @@ fn main() -> ExitCode {
         judge::predict(&args, folder)
     } else if let [measured, predicted] = args.judge.as_slice() {
         judge::judge(measured, predicted)
+    } else if let [measured, folder] = args.fit.as_slice() {
+        fit::fit(measured, folder)
     } else {
-        Err("nothing to do; allowed: --prepare, --cubins, --predict, --judge".into())
+        Err("nothing to do; allowed: --prepare, --cubins, --predict, --fit, --judge".into())
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -17,7 +17,7 @@ pub struct Sustained {
 impl Power {
     /// Joules of amounts of work ([`super::report::Activity::amounts`]) alone, at the highest clock.
     #[must_use]
-    pub fn joules(&self, amounts: &[(&'static str, f64)]) -> f64 {
+    pub fn joules(&self, amounts: &[(&str, f64)]) -> f64 {
         let of = |name: &str| match name {
             "mufu_cycles" => self.mufu_nj * 1e-9,
             "issued" => self.issue_nj * 1e-9,
