@@ -3,6 +3,8 @@
 //! ```text
 //! measure_cycles --prepare 24 --out DIR                      where the assembler is: draws, compiles and assembles
 //! measure_cycles --cubins DIR --out measured.jsonl           where the GPU is: needs no assembler
+//! measure_cycles --micro --cubins DIR --out micro.jsonl      micro-benchmarks on the GPU and in the model; without --cubins
+//!                                                            in the model alone
 //! measure_cycles --predict DIR --out predicted.jsonl         anywhere: SM cycles and sustained times, simulated
 //! measure_cycles --fit measured.jsonl DIR                    fits parameters on the half with even numbers
 //! measure_cycles --judge measured.jsonl predicted.jsonl      rank correlation on the half that no parameter was fitted on
@@ -14,6 +16,7 @@ mod draw;
 mod fit;
 mod judge;
 mod measure;
+mod micro;
 mod prepare;
 mod set;
 
@@ -44,6 +47,9 @@ pub struct Args {
     /// Fits parameters: measured file, folder of the schedules.
     #[arg(long, num_args = 2, value_names = ["MEASURED", "DIR"])]
     pub fit: Vec<PathBuf>,
+    /// Runs the micro-benchmarks of the parameter table.
+    #[arg(long)]
+    pub micro: bool,
     /// Where the result goes; files are appended to.
     #[arg(long, value_name = "PATH", default_value = "cycles.jsonl")]
     pub out: PathBuf,
@@ -64,7 +70,9 @@ pub struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = if let Some(count) = args.prepare {
-        prepare::prepare(&args.out, count)
+        prepare::prepare(&args.out, count).and_then(|()| micro::prepare(&args.out))
+    } else if args.micro {
+        micro::run(&args.out, args.cubins.as_deref().map(|folder| (folder, args.device)))
     } else if let Some(folder) = &args.cubins {
         if args.worker {
             measure::worker(&args, folder)

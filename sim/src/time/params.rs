@@ -2,7 +2,8 @@
 //!
 //! Sources: `CUDA guide` is the throughput table of the programming guide for compute capability 9.0; `whitepaper` the H100
 //! architecture paper; `H200 records` the dated files under `benches/results`; `fit` a value chosen so that predictions
-//! agree with such records; `assumed` a value nothing here has measured yet, with the micro-benchmark that would.
+//! agree with such records; `assumed` a value nothing here has measured yet, with the
+//! micro-benchmark (`measure_cycles --micro`, an example of `runner`) that would, where there is one.
 
 /// One row of the table.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,26 +69,26 @@ params! {
     arithmetic_latency = 5.0, "cycles", "assumed; micro: fma_chain", "dependent use of an arithmetic result";
     mufu_latency = 20.0, "cycles", "assumed; micro: ex2_chain", "dependent use of a MUFU result";
     shuffle_latency = 24.0, "cycles", "assumed; micro: shuffle_chain", "dependent use of a shuffle or of a load from shared memory";
-    global_latency = 700.0, "cycles", "assumed; micro: atomic_chain", "dependent use of a load or atomic on global memory";
-    constant_latency = 12.0, "cycles", "assumed; micro: param_chain", "dependent use of a parameter or special register";
+    global_latency = 700.0, "cycles", "assumed", "dependent use of a load or atomic on global memory";
+    constant_latency = 12.0, "cycles", "assumed", "dependent use of a parameter or special register";
     reorder_window = 24.0, "instructions", "assumed: what the assembler interleaves of straight-line code", "how far arithmetic may start ahead of an older stalled instruction of its warp";
     smem_bytes_per_cycle = 128.0, "bytes / cycle / SM", "whitepaper: 32 banks of 4 bytes", "shared-memory port";
-    smem_copy_queue = 65536.0, "bytes", "assumed; micro: wgmma_beside_tma", "bytes of copies that may wait for the shared-memory port before they hold up products";
+    smem_copy_queue = 65536.0, "bytes", "assumed", "bytes of copies that may wait for the shared-memory port before they hold up products";
     wgmma_n_per_cycle = 1.8, "columns of N / cycle", "fit: H200 records of 2026-11-30, in which every product-bound kernel uses 0.87 to 0.90 of the whitepaper's 2.0", "columns that m64nNk16 multiplies in a cycle";
-    wgmma_smem_lead = 32.0, "cycles", "assumed; micro: wgmma_ss", "how far operand reads of a wgmma run ahead of its arithmetic";
-    wgmma_start_latency = 12.0, "cycles", "assumed; micro: wgmma_one", "from the issue by the fourth warp to the start on the tensor core";
-    wgmma_done_latency = 24.0, "cycles", "assumed; micro: wgmma_one", "from the last multiplication to wait_group letting the warps go";
+    wgmma_smem_lead = 32.0, "cycles", "assumed; micro: wgmma_ss_n64", "how far operand reads of a wgmma run ahead of its arithmetic";
+    wgmma_start_latency = 12.0, "cycles", "assumed", "from the issue by the fourth warp to the start on the tensor core";
+    wgmma_done_latency = 24.0, "cycles", "assumed", "from the last multiplication to wait_group letting the warps go";
     wgmma_round_robin = 1.0, "0 or 1", "fit: with 0, exact, lazy and fixed rescaling at 128x128 would not differ, and they do (docs/simulator.md, anchors)", "1: warpgroups alternate on the tensor core instruction by instruction; 0: in order of issue";
-    tma_issue_cycles = 16.0, "cycles / box", "assumed; micro: tma_boxes", "set-up of one box by the copy engine";
-    tma_latency = 650.0, "cycles", "assumed; micro: tma_one", "from issue to arrival of a box that is in L2";
-    l2_bytes_per_cycle = 48.0, "bytes / cycle / SM", "assumed; micro: tma_stream", "what one SM reads from L2 while all SMs do";
-    store_read_latency = 300.0, "cycles", "assumed; micro: tma_store", "from issue of a bulk store until its shared memory may be written again, beside its bytes";
+    tma_issue_cycles = 16.0, "cycles / box", "assumed", "set-up of one box by the copy engine";
+    tma_latency = 650.0, "cycles", "assumed", "from issue to arrival of a box that is in L2";
+    l2_bytes_per_cycle = 48.0, "bytes / cycle / SM", "assumed", "what one SM reads from L2 while all SMs do";
+    store_read_latency = 300.0, "cycles", "assumed", "from issue of a bulk store until its shared memory may be written again, beside its bytes";
     barrier_latency = 22.0, "cycles", "assumed; micro: bar_pair", "from the last arrival at a named barrier to the first instruction behind it";
-    mbarrier_latency = 24.0, "cycles", "assumed; micro: mbarrier_pair", "from completion of a phase to the first instruction behind try_wait";
-    try_wait_timeout = 20000.0, "cycles", "assumed; micro: try_wait_alone", "after which a suspended try_wait gives up";
+    mbarrier_latency = 24.0, "cycles", "assumed", "from completion of a phase to the first instruction behind try_wait";
+    try_wait_timeout = 20000.0, "cycles", "assumed", "after which a suspended try_wait gives up";
     setmaxnreg_latency = 40.0, "cycles", "assumed", "waiting for registers of the pool";
-    exit_latency = 600.0, "cycles", "assumed; micro: empty_kernel", "from the last instruction of a CTA to the first of the next one on its SM";
-    launch_cycles = 4000.0, "cycles / launch", "assumed; micro: empty_kernel", "start and end of a launch, as a stream of launches sees it";
+    exit_latency = 600.0, "cycles", "assumed", "from the last instruction of a CTA to the first of the next one on its SM";
+    launch_cycles = 4000.0, "cycles / launch", "assumed", "start and end of a launch, as a stream of launches sees it";
 }
 
 params! {
