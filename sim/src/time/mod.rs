@@ -1,6 +1,6 @@
 //! Predicted time: the functional simulator under a clock.
 //!
-//! A timed run executes one SM's CTAs with the machine of [`crate::exec`], but a scheduler of its own: the warp with the
+//! A timed run executes one SM's CTAs with the machine of `exec`, but a scheduler of its own: the warp with the
 //! smallest clock goes next, and copies and matrix products complete at computed times. So barriers and mbarriers open in
 //! the order of time. Data does not move: products are small rising numbers, so that running maxima always move a little,
 //! copies bring nothing, and votes fall as they do for ordinary data.
