@@ -9,6 +9,7 @@ mod failure;
 mod files;
 mod knobs;
 mod peers;
+mod predicted;
 mod problem;
 mod program;
 mod render;

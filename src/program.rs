@@ -90,6 +90,17 @@ pub fn compile(subject: &Subject) -> Result<Compiled, Failure> {
     Ok(compiled)
 }
 
+/// As [`compile`], with clock stamps.
+pub fn compile_instrumented(subject: &Subject, instrument: codegen::Instrument) -> Result<Compiled, Failure> {
+    let options = codegen::Options { instrument };
+    Ok(codegen::compile_with(
+        subject.kernel(),
+        &subject.schedule,
+        subject.target,
+        options,
+    )?)
+}
+
 /// The assembler section of a schedule is for the assembler's run, but its faults are the schedule's.
 fn check_assembler(schedule: &Schedule) -> Result<(), Failure> {
     if let Some(asked) = &schedule.assembler.version {

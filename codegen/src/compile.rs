@@ -3,6 +3,7 @@
 use dsl::Kernel;
 use dsl::schedule::Schedule;
 
+use crate::emit::stamps::Instrument;
 use crate::error::CompileError;
 use crate::launch::{self, LaunchFacts};
 use crate::plan::Scheduled;
@@ -28,10 +29,30 @@ pub struct Compiled {
 /// # Errors
 /// A refusal with its reasons, or a rule that the lowered program breaks.
 pub fn compile(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<Compiled, CompileError> {
+    compile_with(kernel, schedule, target, Options::default())
+}
+
+/// What to compile besides the kernel itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Options {
+    /// Clock stamps of CTAs, roles and blocks; only targets with warp roles write them.
+    pub instrument: Instrument,
+}
+
+/// As [`compile`], with options.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_with(
+    kernel: &Kernel,
+    schedule: &Schedule,
+    target: &Target,
+    options: Options,
+) -> Result<Compiled, CompileError> {
     let valid = dsl::validate(kernel.clone()).map_err(CompileError::Invalid)?;
     let mut refused = None;
     for candidate in plan::defaults::candidates(valid.kernel(), schedule) {
-        match complete(valid.kernel(), &candidate, target) {
+        match complete(valid.kernel(), &candidate, target, options) {
             Ok(compiled) => return Ok(compiled),
             Err(error) => refused = refused.or(Some(error)),
         }
@@ -40,7 +61,7 @@ pub fn compile(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<
 }
 
 /// Compiles under a schedule that names every tile size.
-fn complete(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<Compiled, CompileError> {
+fn complete(kernel: &Kernel, schedule: &Schedule, target: &Target, options: Options) -> Result<Compiled, CompileError> {
     let scheduled = plan::apply(kernel, schedule, target)?;
     let scheduled = rewrite::run(scheduled);
     if target.family == Family::CpAsync {
@@ -48,11 +69,19 @@ fn complete(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<Com
     }
     let program = lower::lower(&scheduled, target)?;
     check::check(&program, target).map_err(|v| CompileError::Unsafe(v.iter().map(ToString::to_string).collect()))?;
-    let launch = launch::facts(&program, target.name);
-    let module = emit::emit(
+    let mut launch = launch::facts(&program, target.name);
+    if options.instrument != Instrument::Off {
+        launch.params.push(launch::Param::Stamps {
+            name: emit::stamps::PARAM.to_owned(),
+            cta_bytes: emit::stamps::cta_bytes(program.consumers),
+            roles: program.consumers + 1,
+        });
+    }
+    let module = emit::emit_with(
         &program,
         vec![format!("warpwright {}: {}", env!("CARGO_PKG_VERSION"), program.name)],
         target.name,
+        options.instrument,
     );
     let ptx = ptx::write(&module);
     Ok(Compiled {

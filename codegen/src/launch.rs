@@ -79,6 +79,19 @@ pub enum Param {
     /// Address of scratch memory owned by the launcher, `u64`. It holds `initial` (a u32 pattern) before the first launch,
     /// and every launch leaves it so; launches that may overlap need separate scratch.
     Scratch { name: String, bytes: u32, initial: u32 },
+    /// Address of a buffer for clock stamps, `u64`: `cta_bytes` for each CTA of the grid; only in instrumented kernels.
+    Stamps { name: String, cta_bytes: u32, roles: u32 },
+}
+
+/// 64-bit words of a CTA's stamps before those of its roles.
+pub const STAMP_HEAD_WORDS: u32 = 4;
+/// Blocks of a role that are stamped one by one.
+pub const STAMPED_BLOCKS: u32 = 24;
+
+/// 64-bit words of one role's stamps: its end, its number of blocks, begin and end of each.
+#[must_use]
+pub const fn stamp_role_words() -> u32 {
+    2 + 2 * STAMPED_BLOCKS
 }
 
 /// The facts of a program.

@@ -15,5 +15,6 @@ pub mod rewrite;
 pub mod role;
 pub mod target;
 
-pub use compile::{Compiled, compile};
+pub use compile::{Compiled, Options, compile, compile_with};
+pub use emit::stamps::Instrument;
 pub use error::{CompileError, Refusal};

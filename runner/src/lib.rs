@@ -19,8 +19,10 @@ pub mod evaluate;
 pub mod expr;
 pub mod launch;
 pub mod outcome;
+pub mod predict;
 pub mod record;
 pub mod schedules;
+pub mod stamps;
 pub mod time;
 pub mod verify;
 

@@ -81,6 +81,7 @@ mod host;
 mod memory;
 mod parse;
 mod sync;
+pub mod time;
 mod tma;
 mod wgmma;
 

@@ -18,7 +18,7 @@ use crate::peers::{self, Order, PeerArgs};
 use crate::program::{self, AssemblerArgs};
 use crate::render::table::table;
 use crate::subject::{self, Subject};
-use crate::{files, problem};
+use crate::{files, predicted, problem};
 
 pub const EXAMPLES: &str = "\
 Examples:
@@ -27,6 +27,9 @@ Examples:
   warpwright bench --problems shapes.txt --schedule empty=none --protocol burst --json
   warpwright bench --problem \"fwd bf16 b2 s16384 h16 d128 causal\" --peers cudnn,fa4
 
+  warpwright bench --problem \"fwd bf16 b1 s8192 h16 d128 full\" --device sim
+
+On the simulated device nothing is timed: SM cycles and sustained times are predicted, and labelled as simulated.
 A problem file has one problem per line; empty lines and lines that start with # are left out.
 --peers hands the kernels to the Python script in benches/peers, which times cuDNN, FlashAttention and cuBLAS in the same
 windows.";
@@ -76,7 +79,7 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
         program::compile(&entry.subject)?;
     }
     let DeviceName::Cuda(ordinal) = args.device else {
-        return Err(no_times());
+        return predictions(args, &contests);
     };
     device::require(ordinal)?;
     if args.peers.peers.is_some() {
@@ -134,10 +137,28 @@ fn beside_peers(args: &Args, contests: &[Contest], ordinal: u32) -> Result<Answe
     peers::run(&args.peers, contests, &args.assembler, &order)
 }
 
-fn no_times() -> Failure {
-    let fact = "the simulated device tells right from wrong, never fast from slow";
-    let allowed = "cuda:0, cuda:1, ...; `warpwright run --device sim` verifies";
-    Failure::refused("there is nothing to time on the simulated device").reason("--device", "sim", fact, allowed)
+/// On the simulator: predictions, which no record of times holds.
+fn predictions(args: &Args, contests: &[Contest]) -> Result<Answer, Failure> {
+    if let Some(out) = &args.out {
+        let fact = "records hold measured times; predictions are simulated";
+        let asked = out.display().to_string();
+        return Err(Failure::refused("predictions cannot be recorded").reason(
+            "--out",
+            asked,
+            fact,
+            "no --out with sim",
+        ));
+    }
+    let (mut texts, mut values) = (vec![], vec![]);
+    for contest in contests {
+        let entries: Vec<_> = contest.entries.iter().map(|e| (e.name.clone(), &e.subject)).collect();
+        let (text, value) = predicted::rows(&contest.problem.to_string(), &entries)?;
+        texts.push(text);
+        values.push(value);
+    }
+    Ok(Answer::text(texts.join("\n"))
+        .field("simulated", true)
+        .field("predictions", values))
 }
 
 /// Every problem with every schedule; refuses two schedules of one name.

@@ -44,6 +44,24 @@ pub enum Emit {
     Launch,
 }
 
+/// What `--instrument` stamps.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Instrument {
+    /// Begin of each CTA and end of each of its roles.
+    Ctas,
+    /// Begin and end of each block of each role too.
+    Blocks,
+}
+
+impl From<Instrument> for codegen::Instrument {
+    fn from(what: Instrument) -> Self {
+        match what {
+            Instrument::Ctas => Self::Ctas,
+            Instrument::Blocks => Self::Blocks,
+        }
+    }
+}
+
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
@@ -51,6 +69,9 @@ pub struct Args {
     /// The stage to print.
     #[arg(long, value_enum)]
     emit: Emit,
+    /// Stamp the SM's clock at the edges of CTAs, or of blocks too, into a buffer parameter (see `--emit launch`).
+    #[arg(long, value_enum, value_name = "WHAT")]
+    instrument: Option<Instrument>,
     /// Write the result to a file instead of standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
@@ -61,7 +82,11 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<Answer, Failure> {
     let subject = args.subject.load()?;
     // A refused schedule is refused for every stage, also for those before it.
-    let compiled = program::compile(&subject)?;
+    let mut compiled = program::compile(&subject)?;
+    if let Some(what) = args.instrument {
+        subject.require_roles("`--instrument`")?;
+        compiled = program::compile_instrumented(&subject, what.into())?;
+    }
     if args.emit == Emit::Role {
         subject.require_roles("`--emit role`")?;
     }

@@ -7,6 +7,7 @@ mod doctor;
 mod explain;
 mod list;
 mod run;
+mod trace;
 
 use crate::answer::Answer;
 use crate::failure::Failure;
@@ -35,11 +36,14 @@ pub enum Command {
     /// Time schedules over problems on a device.
     #[command(after_help = bench::EXAMPLES)]
     Bench(bench::Args),
+    /// Simulate one kernel's timeline and say what limits it; needs no GPU.
+    #[command(after_help = trace::EXAMPLES)]
+    Trace(trace::Args),
 }
 
 impl Command {
     /// The words of the command line.
-    pub const NAMES: [&str; 7] = ["compile", "check", "explain", "list", "doctor", "run", "bench"];
+    pub const NAMES: [&str; 8] = ["compile", "check", "explain", "list", "doctor", "run", "bench", "trace"];
 
     /// The word of this one.
     pub const fn name(&self) -> &'static str {
@@ -51,6 +55,7 @@ impl Command {
             Self::Doctor(_) => "doctor",
             Self::Run(_) => "run",
             Self::Bench(_) => "bench",
+            Self::Trace(_) => "trace",
         }
     }
 
@@ -64,6 +69,7 @@ impl Command {
             Self::Doctor(args) => doctor::run(args),
             Self::Run(args) => run::run(args),
             Self::Bench(args) => bench::run(args),
+            Self::Trace(args) => trace::run(args),
         }
     }
 }

@@ -129,9 +129,65 @@ fn the_simulated_device_verifies_and_reports() {
     ])
     .exits(6);
     assert!(hung.stderr.contains("hang"), "{}", hung.stderr);
-    // There is nothing to time.
-    let error = warpwright(&["bench", "--problem", GEMM, "--device", "sim", "--json"]).refused(2);
-    assert_reason(&error, "--device", "sim", "cuda:0");
+}
+
+#[test]
+fn predictions_are_labelled_and_cannot_be_recorded() {
+    let bench = ["bench", "--problem", GEMM, "--device", "sim"];
+    let text = warpwright(&bench).exits(0).text();
+    assert!(text.contains("simulated") && text.contains("not measured"), "{text}");
+    let json = warpwright(&[&bench[..], &["--json"]].concat()).exits(0).json();
+    assert_eq!(json["simulated"], true);
+    let prediction = &json["predictions"][0]["schedules"][0]["prediction"];
+    assert_eq!(prediction["simulated"], true);
+    assert!(
+        prediction["cycles"].as_f64().is_some_and(|c| c > 1000.0),
+        "{prediction}"
+    );
+    let folder = Folder::new();
+    let out = folder.path("times.jsonl");
+    let error = warpwright(&[&bench[..], &["--out", &out, "--json"]].concat()).refused(2);
+    assert_reason(&error, "--out", "times.jsonl", "no --out");
+    assert!(!std::path::Path::new(&out).exists());
+}
+
+#[test]
+fn a_trace_is_labelled_and_repeats() {
+    let folder = Folder::new();
+    let trace = |name: &str| {
+        let out = folder.path(name);
+        let args = ["trace", "--problem", GEMM, "--out", &out, "--json"];
+        let json = warpwright(&args).exits(0).json();
+        assert_eq!(json["simulated"], true);
+        std::fs::read_to_string(out).expect("written")
+    };
+    let text = trace("a.json");
+    assert_eq!(text, trace("b.json"));
+    let json: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    assert_eq!(
+        (&json["simulated"], &json["otherData"]["simulated"]),
+        (&true.into(), &true.into())
+    );
+    let events = json["traceEvents"].as_array().expect("events");
+    let lanes: Vec<&str> = events.iter().filter_map(|e| e["args"]["name"].as_str()).collect();
+    for lane in ["producer warp 0", "consumer 0 warp 0", "tensor core", "copy engine"] {
+        assert!(lanes.contains(&lane), "{lanes:?}");
+    }
+    let spans = events.iter().filter(|e| e["ph"] == "X");
+    assert!(
+        spans.clone().count() > 20 && spans.clone().all(|e| e["dur"].is_u64()),
+        "{text}"
+    );
+}
+
+#[test]
+fn an_instrumented_kernel_says_so_in_its_launch_facts() {
+    let args = ["compile", "--problem", GEMM, "--emit", "launch", "--json"];
+    let of = |more: &[&str]| warpwright(&[&args[..], more].concat()).exits(0).json()["launch"]["params"].clone();
+    let (plain, stamped) = (of(&[]), of(&["--instrument", "blocks"]));
+    let (plain, stamped) = (plain.as_array().expect("list"), stamped.as_array().expect("list"));
+    assert_eq!(stamped.len(), plain.len() + 1);
+    assert_eq!(stamped.last().expect("one")["kind"], "stamps");
 }
 
 #[test]
@@ -178,8 +234,7 @@ fn schedules_to_time_have_names_of_their_own() {
 fn problem_files_are_read_line_by_line() {
     let folder = Folder::new();
     let good = folder.file("good.txt", format!("# shapes\n\n{GEMM}\n  {ATTENTION}  \n"));
-    // Past the files, the device is what is left to refuse.
-    let error = warpwright(&[
+    let json = warpwright(&[
         "bench",
         "--problems",
         &good,
@@ -189,8 +244,12 @@ fn problem_files_are_read_line_by_line() {
         "sim",
         "--json",
     ])
-    .refused(2);
-    assert_reason(&error, "--device", "sim", "cuda:0");
+    .exits(0)
+    .json();
+    let problems: Vec<&str> = (0..2)
+        .filter_map(|i| json["predictions"][i]["problem"].as_str())
+        .collect();
+    assert_eq!(problems, [GEMM, ATTENTION]);
     let bad = folder.file("bad.txt", format!("{GEMM}\nfwd bf16 b1 s1 h3/2 d64 full\n"));
     let error = warpwright(&["bench", "--problems", &bad, "--json"]).refused(2);
     assert_eq!(error["text"], "fwd bf16 b1 s1 h3/2 d64 full");

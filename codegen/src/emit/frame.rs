@@ -5,6 +5,7 @@ use dsl::schedule::Persistence;
 use crate::ptx::{Class, Cmp, IntOp, Kind, Label, Opd, ParamKind, Reg, Special};
 use crate::role::{Mailbox, Stmt};
 
+use super::stamps::{Edge, Instrument};
 use super::{Emitter, RingState, Thread, params};
 
 /// Named barriers (PTX ISA 9.7.13.1), one meaning each.
@@ -35,6 +36,7 @@ impl Barrier {
 pub fn kernel(e: &mut Emitter<'_>) {
     thread(e);
     load_params(e);
+    e.stamps_begin();
     barriers(e);
     let (consumer, done) = (e.label(), e.label());
     let total = total(e);
@@ -216,7 +218,10 @@ fn producer(e: &mut Emitter<'_>, total: Opd, done: Label) {
             b: warp.into(),
         });
         e.push_if(p, true, Kind::Bra(other));
+        // Only the leading warp's blocks are stamped.
+        let stamps = e.stamps.take();
         following_warp(e, warp, total, done);
+        e.stamps = stamps;
         e.push(Kind::Label(other));
     }
     leading_warp(e, total, done);
@@ -248,9 +253,12 @@ fn leading_warp(e: &mut Emitter<'_>, total: Opd, done: Label) {
     rings(e, 1);
     let body = e.p.producer.clone();
     let mail = e.p.mailbox.map(|m| (m, e.mov(Class::B32, Opd::Int(1))));
+    // Without stamps there is nothing to do at the end.
+    let stamped = e.instrument != Instrument::Off;
+    let end = if stamped { e.label() } else { done };
     walk(
         e,
-        (total, done),
+        (total, end),
         &body,
         |e, tile, total| {
             let (mailbox, phase) = mail?;
@@ -269,6 +277,10 @@ fn leading_warp(e: &mut Emitter<'_>, total: Opd, done: Label) {
             }
         },
     );
+    if stamped {
+        e.push(Kind::Label(end));
+        e.stamps_end();
+    }
     e.push(Kind::Bra(done));
 }
 
@@ -355,6 +367,7 @@ fn consumer(e: &mut Emitter<'_>, total: Opd) {
     );
     e.push(Kind::Label(end));
     e.push(Kind::BulkWait { pending: 0 });
+    e.stamps_end();
 }
 
 /// The last consumer hands the first turn to consumer 0.
@@ -440,8 +453,10 @@ fn walk<T>(
     });
     e.push_if(p, true, Kind::Bra(end));
     let drawn = begin(e, tile, total);
+    e.stamp_block(Edge::Begin);
     decode(e, tile);
     e.stmts(body);
+    e.stamp_block(Edge::End);
     if e.p.grid.persistence == Persistence::None {
         e.push(Kind::Bra(end));
         return;

@@ -11,6 +11,7 @@ pub(crate) mod frame;
 mod loc;
 mod mask;
 mod narrow;
+pub mod stamps;
 mod stmt;
 mod warp_dot;
 
@@ -22,7 +23,19 @@ pub(crate) use dot::half;
 /// Selects instructions for a program.
 #[must_use]
 pub fn emit(program: &RoleProgram, header: Vec<String>, target: &'static str) -> Module {
+    emit_with(program, header, target, stamps::Instrument::Off)
+}
+
+/// The same; an instrumented kernel stamps the clock into a buffer ([`stamps`]).
+#[must_use]
+pub fn emit_with(
+    program: &RoleProgram,
+    header: Vec<String>,
+    target: &'static str,
+    instrument: stamps::Instrument,
+) -> Module {
     let mut e = Emitter::new(program);
+    e.instrument = instrument;
     frame::kernel(&mut e);
     let registers = [Class::Pred, Class::B32, Class::B64, Class::F32]
         .iter()
@@ -32,7 +45,10 @@ pub fn emit(program: &RoleProgram, header: Vec<String>, target: &'static str) ->
         header,
         target,
         entry: program.name.clone(),
-        params: params(program),
+        params: {
+            let stamps = (instrument != stamps::Instrument::Off).then(|| (stamps::PARAM.to_owned(), ParamKind::U64));
+            params(program).into_iter().chain(stamps).collect()
+        },
         threads: program.threads(),
         registers,
         files: e.files,
@@ -84,6 +100,8 @@ pub(crate) struct Emitter<'p> {
     pub files: Vec<String>,
     /// File number, line and column of what is being emitted.
     pub line: Option<(u32, u32, u32)>,
+    pub instrument: stamps::Instrument,
+    pub stamps: Option<stamps::Stamps>,
 }
 
 /// Where a thread stands; filled in by the frame.
@@ -142,6 +160,8 @@ impl<'p> Emitter<'p> {
             filling: 0,
             files: vec![],
             line: None,
+            instrument: stamps::Instrument::Off,
+            stamps: None,
         }
     }
 

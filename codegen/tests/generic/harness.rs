@@ -235,6 +235,7 @@ impl Case {
             }
             Param::Size { name } => Arg::U32(u32::try_from(self.runtime[name]).unwrap()),
             Param::Scalar { name, .. } => Arg::F32(self.scalars[name] as f32),
+            Param::Stamps { cta_bytes, .. } => Arg::Buffer(device.upload(&vec![0; *cta_bytes as usize])),
             Param::Scratch { bytes, .. } => Arg::Buffer(device.upload(&vec![0; *bytes as usize])),
         }
     }

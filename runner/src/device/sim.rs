@@ -6,6 +6,8 @@
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 
+use ::sim::time::TimeOptions;
+use ::sim::time::report::TimeReport;
 use ::sim::{
     ARows, Arg as SimArg, Buffer, DeviceConfig, ElemType, Fault, Finding, FindingKind, LaunchConfig, MemoryError,
     Module, TensorMapSpec as SimMapSpec,
@@ -136,6 +138,22 @@ impl SimDevice {
         };
         let made = self.device.borrow_mut().tensor_map(map);
         made.map_err(|error| DeviceError::new(FaultClass::Refused, error.to_string()))
+    }
+}
+
+impl SimDevice {
+    /// Runs one launch under the clock of the time model. The report is simulated: it is no time that a record may hold.
+    ///
+    /// # Errors
+    /// A launch that does not end.
+    pub fn time(&self, bound: &SimBound, options: &TimeOptions) -> Result<TimeReport, DeviceError> {
+        let mut device = self.device.borrow_mut();
+        let launch = (bound.config, bound.args.as_slice());
+        let report = device.time(&bound.module, &bound.entry, launch, options);
+        report.map_err(|fault| match fault {
+            Fault::Launch { .. } => DeviceError::new(FaultClass::Refused, fault.to_string()),
+            _ => of_findings(0, &fault.all()),
+        })
     }
 }
 

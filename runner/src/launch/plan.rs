@@ -29,6 +29,8 @@ pub struct LaunchPlan {
     /// In the order of the kernel's parameters.
     pub args: Vec<PlannedArg>,
     pub scratch: Vec<ScratchPlan>,
+    /// Which scratch takes the clock stamps of an instrumented kernel.
+    pub stamps: Option<usize>,
 }
 
 /// One argument.
@@ -76,6 +78,8 @@ pub fn plan(facts: &LaunchFacts, input: &BindInput<'_>, multiprocessors: u32) ->
         input,
         tensors: BTreeMap::new(),
         scratch: Vec::new(),
+        stamps: None,
+        ctas: grid,
     };
     // Also those that no parameter reads: a wrong tensor is wrong all the same.
     for fact in &facts.tensors {
@@ -96,6 +100,7 @@ pub fn plan(facts: &LaunchFacts, input: &BindInput<'_>, multiprocessors: u32) ->
         blocks,
         args,
         scratch: planner.scratch,
+        stamps: planner.stamps,
     })
 }
 
@@ -105,6 +110,8 @@ struct Planner<'a> {
     /// Checked so far.
     tensors: BTreeMap<&'a str, TensorArg>,
     scratch: Vec<ScratchPlan>,
+    stamps: Option<usize>,
+    ctas: u32,
 }
 
 impl<'a> Planner<'a> {
@@ -135,6 +142,14 @@ impl<'a> Planner<'a> {
                     bytes: *bytes,
                     initial: *initial,
                 });
+                return Ok(PlannedArg::Scratch(self.scratch.len() - 1));
+            }
+            Param::Stamps { cta_bytes, .. } => {
+                self.scratch.push(ScratchPlan {
+                    bytes: cta_bytes.saturating_mul(self.ctas),
+                    initial: 0,
+                });
+                self.stamps = Some(self.scratch.len() - 1);
                 return Ok(PlannedArg::Scratch(self.scratch.len() - 1));
             }
         };

@@ -68,6 +68,14 @@ impl<D: Device> TensorSet<D> {
         Ok(())
     }
 
+    /// Sets every byte of every input.
+    ///
+    /// # Errors
+    /// A failure of the device.
+    pub fn fill_inputs(&self, device: &D, byte: u8) -> Result<(), DeviceError> {
+        self.inputs().try_for_each(|(_, buffer)| device.fill(buffer, byte))
+    }
+
     /// Makes every byte of every output poison.
     ///
     /// # Errors

@@ -12,6 +12,7 @@ mod cubins;
 mod evaluation;
 mod fake;
 mod plans;
+mod predicted;
 mod programs;
 mod simulated;
 mod tamper;

@@ -99,6 +99,9 @@ impl Machine<'_> {
 
     /// Records an access of warp `w` to byte ranges of one CTA's shared memory.
     pub fn touch(&mut self, w: usize, cta: usize, ranges: &[std::ops::Range<usize>], access: SharedAccess) {
+        if self.time.is_some() {
+            return;
+        }
         let cell = CELL_BYTES as usize;
         let cells = ranges.iter().flat_map(|r| r.start / cell..r.end.div_ceil(cell));
         let mut problems = Vec::new();

@@ -9,7 +9,7 @@ use crate::fault::FindingKind;
 
 impl Machine<'_> {
     /// Merges groups that meet, and picks the one with the lowest program counter.
-    pub(super) fn select(&mut self, w: usize) -> Exec<Option<usize>> {
+    pub(crate) fn select(&mut self, w: usize) -> Exec<Option<usize>> {
         let groups = &mut self.warps[w].groups;
         if groups.len() == 1 {
             let group = &mut groups[0];

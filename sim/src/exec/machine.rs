@@ -12,6 +12,7 @@ use crate::host::ARows;
 use crate::memory::global::GlobalMemory;
 use crate::sync::mbarrier::Mbarrier;
 use crate::sync::named::NamedBarrier;
+use crate::time::state::Time;
 use crate::tma::map::TensorMap;
 use crate::tma::pending::Pending;
 use crate::wgmma::Warpgroup;
@@ -149,6 +150,8 @@ pub(crate) struct Machine<'m> {
     pub now: Now,
     /// Counts events that another warp could see.
     pub progress: u64,
+    /// The clock of a timed run; none in a run that judges.
+    pub time: Option<Box<Time>>,
 }
 
 impl Machine<'_> {

@@ -14,5 +14,5 @@ mod matrix;
 mod resident;
 pub(crate) mod rng;
 mod schedule;
-mod step;
+pub(crate) mod step;
 pub(crate) mod warp;

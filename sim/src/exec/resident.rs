@@ -77,7 +77,8 @@ impl Machine<'_> {
         cta.rank = rank;
         cta.threads = threads;
         cta.smem.clear();
-        cta.smem.resize(smem_bytes as usize, SMEM_POISON);
+        let blank = if self.time.is_some() { 0 } else { SMEM_POISON };
+        cta.smem.resize(smem_bytes as usize, blank);
         cta.shadow.clear();
         cta.shadow.resize(smem_bytes.div_ceil(4) as usize, UNINIT);
         cta.mbarriers.clear();
@@ -145,6 +146,12 @@ impl Machine<'_> {
         warp.meta.resize(regs, super::warp::RegMeta::default());
         warp.preds = vec![0; preds];
         warp.pred_init = vec![0; preds];
+        if self.time.is_some() {
+            // A timed run does not judge values; zero is a number.
+            warp.regs.fill([0; 32]);
+            warp.meta.iter_mut().for_each(|m| m.init = u32::MAX);
+            warp.pred_init.fill(u32::MAX);
+        }
         warp.groups.push(Group {
             pc: 0,
             mask: started,
@@ -226,6 +233,9 @@ impl Machine<'_> {
         };
         let target = warp.wgmma_groups[last];
         let warpgroup = &self.ctas[warp.cta].warpgroups[warp.env.warp as usize / WARPS];
+        if self.time.is_some() {
+            return warpgroup.executed >= target;
+        }
         let missing = target.saturating_sub(warpgroup.executed) as usize;
         warpgroup
             .queue

@@ -42,6 +42,11 @@ impl Machine<'_> {
     /// Runs the grid to its end.
     pub fn run(&mut self) -> Result<(), Fault> {
         let result = self.run_all();
+        self.finish(result)
+    }
+
+    /// Turns an illegal operation into the fault that a caller sees.
+    pub fn finish(&mut self, result: Exec) -> Result<(), Fault> {
         self.flush_if_any();
         result.map_err(|kind| Fault::Stopped {
             stopped_by: Box::new(Finding {
@@ -124,7 +129,7 @@ impl Machine<'_> {
     }
 
     /// Unblocks groups whose wait is over; says whether the warp has something to run.
-    fn can_run(&mut self, w: usize) -> bool {
+    pub fn can_run(&mut self, w: usize) -> bool {
         if self.warps[w].live == 0 {
             return false;
         }
@@ -203,7 +208,7 @@ impl Machine<'_> {
     }
 
     /// Suspended mbarrier waits give up, as hardware does after a while; false when there are none.
-    fn time_out(&mut self) -> bool {
+    pub fn time_out(&mut self) -> bool {
         let mut any = false;
         for warp in &mut self.warps {
             for group in &mut warp.groups {
@@ -217,7 +222,7 @@ impl Machine<'_> {
         any
     }
 
-    fn deadlock(&mut self) -> Box<FindingKind> {
+    pub fn deadlock(&mut self) -> Box<FindingKind> {
         self.mbar_starved();
         self.wgmma_check_incomplete();
         self.pool_starved();
@@ -230,7 +235,7 @@ impl Machine<'_> {
     }
 
     /// Who waits for what, for reports.
-    fn waits(&self) -> Vec<Wait> {
+    pub fn waits(&self) -> Vec<Wait> {
         let mut out = Vec::new();
         for warp in &self.warps {
             for group in &warp.groups {

@@ -134,6 +134,8 @@ pub(crate) struct Warp {
     pub cluster_arrived: u32,
     pub cluster_generation: u64,
     pub executed: u64,
+    /// The clock of a timed run.
+    pub cycles: Option<u64>,
     /// What the current instruction did wrong with registers; the machine puts names in.
     pub reg_notes: Vec<RegNote>,
 }
@@ -341,9 +343,9 @@ impl Warp {
             Special::LanemaskLt => bit - 1,
             Special::LanemaskGe => u64::from(u32::MAX) & !(bit - 1),
             Special::LanemaskGt => u64::from(u32::MAX) & !((bit << 1) - 1),
-            // A clock that only says how many instructions this warp has executed.
-            Special::Clock | Special::Clock64 => self.executed,
-            Special::GlobalTimer | Special::GlobalTimerLo => self.executed,
+            // Without a timed run, a clock that only says how many instructions this warp has executed.
+            Special::Clock | Special::Clock64 => self.cycles.unwrap_or(self.executed),
+            Special::GlobalTimer | Special::GlobalTimerLo => self.cycles.unwrap_or(self.executed),
             Special::DynamicSmemBytes => u64::from(env.dynamic_smem_bytes),
             Special::TotalSmemBytes => u64::from(env.total_smem_bytes),
         }

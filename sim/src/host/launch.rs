@@ -105,6 +105,18 @@ impl Device {
         config: LaunchConfig,
         args: &[Arg],
     ) -> Result<LaunchReport, Fault> {
+        let run = |machine: &mut Machine<'_>| machine.run();
+        self.with_machine((module, entry), config, args, run)
+    }
+
+    /// Sets a launch up and hands it to `run`.
+    pub(crate) fn with_machine(
+        &mut self,
+        (module, entry): (&Module, &str),
+        config: LaunchConfig,
+        args: &[Arg],
+        run: impl FnOnce(&mut Machine<'_>) -> Result<(), Fault>,
+    ) -> Result<LaunchReport, Fault> {
         let refuse = |reason: String| Fault::Launch {
             entry: entry.to_owned(),
             reason,
@@ -144,8 +156,9 @@ impl Device {
             counts: Counts::default(),
             now: Now::default(),
             progress: 0,
+            time: None,
         };
-        machine.run()?;
+        run(&mut machine)?;
         let Counts {
             warp_instructions,
             thread_instructions,

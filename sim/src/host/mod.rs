@@ -15,6 +15,8 @@ pub struct Module {
     pub(crate) kernels: Vec<Kernel>,
     target: String,
     version: (u32, u32),
+    /// Comments that stand alone on a line.
+    pub(crate) notes: Vec<(u32, String)>,
 }
 
 impl Module {
@@ -26,6 +28,7 @@ impl Module {
             kernels,
             target: ast.target,
             version: ast.version,
+            notes: crate::time::labels::notes(text),
         })
     }
 

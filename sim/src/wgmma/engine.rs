@@ -103,6 +103,10 @@ impl Machine<'_> {
         operation.issued[member] = Some(clocks);
         if operation.complete() {
             self.counts.wgmma += 1;
+            if self.time.is_some() {
+                self.time_wgmma(cta, group, pc, scale_d);
+                return Ok(());
+            }
             self.wgmma_check_memory(cta, group, index, flight)?;
         }
         Ok(())
@@ -207,6 +211,10 @@ impl Machine<'_> {
 
     /// Runs the oldest operation of a warpgroup when all four warps have issued it.
     pub fn wgmma_run_one(&mut self, cta: usize, group: usize) -> Exec<bool> {
+        if self.time.is_some() {
+            // A timed run completes products by its own events.
+            return Ok(false);
+        }
         let Some(front) = self.ctas[cta].warpgroups[group].queue.front() else {
             return Ok(false);
         };

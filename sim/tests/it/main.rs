@@ -11,3 +11,4 @@ mod kernel;
 mod matmul;
 mod scalar;
 mod text;
+mod time;
