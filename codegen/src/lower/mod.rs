@@ -381,6 +381,15 @@ fn users(kernel: &Kernel) -> BTreeMap<ValueId, Vec<ValueId>> {
             block(&f.body);
         }
     }
+    for id in &kernel.body {
+        let Op::Fold(f) = kernel.op(*id) else { continue };
+        for carry in &f.carries {
+            match carry.kind {
+                CarryKind::Sum { contribution: v, .. } | CarryKind::Next(v) => out.entry(v).or_default().push(*id),
+                CarryKind::Reference => {}
+            }
+        }
+    }
     out
 }
 
@@ -389,7 +398,7 @@ pub(crate) fn stays_partial(l: &Lower<'_>, kind: &CarryKind) -> Option<ValueId> 
     let CarryKind::Sum { contribution, .. } = kind else {
         return None;
     };
-    let alone = l.users.get(contribution).is_none_or(Vec::is_empty);
+    let alone = l.users.get(contribution).is_none_or(|u| u.len() <= 1);
     (alone && matches!(l.kernel.op(*contribution), Op::Reduce(ReduceOp::Sum, _))).then_some(*contribution)
 }
 

@@ -171,7 +171,7 @@ impl TripPlan {
 
     /// The carry a dot adds to directly: it is that sum's contribution and nothing else reads it.
     fn accumulator(&self, l: &Lower<'_>, dot: ValueId) -> Option<usize> {
-        let unread = l.users.get(&dot).is_none_or(Vec::is_empty) && matches!(l.kernel.op(dot), Op::Dot { .. });
+        let unread = l.users.get(&dot).is_none_or(|u| u.len() <= 1) && matches!(l.kernel.op(dot), Op::Dot { .. });
         let carry = self
             .carries
             .iter()

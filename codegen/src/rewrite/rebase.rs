@@ -96,9 +96,15 @@ fn check(kernel: &Kernel, body: &[ValueId], weights: ValueId) -> Option<(ValueId
     let sum = body
         .iter()
         .find(|v| *kernel.op(**v) == Op::Reduce(ReduceOp::Sum, weights))?;
+    let mut from = std::collections::BTreeSet::from([weights]);
+    for v in body {
+        if kernel.op(*v).operands().iter().any(|o| from.contains(o)) {
+            from.insert(*v);
+        }
+    }
     let to_f16 = body
         .iter()
-        .any(|v| *kernel.op(*v) == Op::Cast(weights) && kernel.value(*v).ty.dtype == DType::F16);
+        .any(|v| from.contains(v) && matches!(kernel.op(*v), Op::Cast(_)) && kernel.value(*v).ty.dtype == DType::F16);
     Some((*sum, if to_f16 { 16_384.0 } else { 1_152_921_504_606_846_976.0 }))
 }
 

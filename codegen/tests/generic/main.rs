@@ -9,4 +9,5 @@ mod examples;
 mod harness;
 mod knobs;
 mod random;
+mod readers;
 mod regressions;

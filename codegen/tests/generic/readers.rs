@@ -1,0 +1,58 @@
+//! A value that more than one carry reads, or a carry and another value, is computed once and lost by none of them.
+
+use dsl::ir::span;
+use dsl::trace::{cols, rows};
+use dsl::{DType, Kernel, Trace, TraceErrors};
+
+use crate::harness::{Case, schedule};
+
+/// `y = x wᵀ`, counted twice: through two sums of one dot, or through one sum and one masked sum.
+fn product(masked: bool) -> Result<Kernel, TraceErrors> {
+    let kernel = Trace::new("twice");
+    let [m, n, k] = ["m", "n", "k"].map(|name| kernel.runtime(name));
+    let [m_tile, n_tile, k_tile] = ["m_tile", "n_tile", "k_tile"].map(|name| kernel.tile(name));
+    let x = kernel.input("x", DType::Bf16, [m.clone(), k.clone()]);
+    let w = kernel.input("w", DType::Bf16, [n.clone(), k.clone()]);
+    let y = kernel.output("y", DType::Bf16, [m.clone(), n.clone()]);
+    let row = kernel.grid("m_block", m.ceil_div(m_tile)) * m_tile;
+    let col = kernel.grid("n_block", n.ceil_div(n_tile)) * n_tile;
+    let sums = kernel.fold("depth", k.ceil_div(k_tile).max(1), |fold, step| {
+        let depth = step * k_tile;
+        let left = fold.load(&x, [span(&row, m_tile), span(&depth, k_tile)]).named("x");
+        let right = fold.load(&w, [span(&col, n_tile), span(&depth, k_tile)]).named("w");
+        let both = left.dot(right.t()).named("xw");
+        fold.accumulate("first", &both);
+        if masked {
+            fold.accumulate("second", &both.mask(&cols(&col).lt(rows(&row)), 0.0));
+        } else {
+            fold.accumulate("second", &both);
+        }
+    });
+    let total = sums.total("first") + sums.total("second");
+    kernel.store(&y, [span(row, m_tile), span(col, n_tile)], &total.cast(DType::Bf16));
+    kernel.finish()
+}
+
+const TILES: &str = "tiles = { m_tile = 64, n_tile = 64, k_tile = 64 }\n";
+
+#[test]
+fn two_sums_of_one_dot_both_get_it() {
+    for masked in [false, true] {
+        let kernel = product(masked).unwrap();
+        let case = Case::new(&kernel, &schedule(TILES));
+        let case = case.runtime("m", 72).runtime("n", 136).runtime("k", 200);
+        let case = case.input("x", &[72, 200], 1.0).input("w", &[136, 200], 1.0);
+        case.output("y", &[72, 136]).check("two readers", 4e-3);
+    }
+}
+
+#[test]
+fn a_dot_that_a_sum_reads_unmasked_is_not_narrowed() {
+    let kernel = product(true).unwrap();
+    let text = format!("{TILES}folds.depth.narrow = true\nfolds.depth.peel = true\n");
+    let refused = Case::legal(&kernel, &schedule(&text)).err().map(|e| e.to_string());
+    assert!(
+        refused.as_ref().is_some_and(|m| m.contains("folds.depth.narrow")),
+        "{refused:?}"
+    );
+}
