@@ -3,6 +3,7 @@
 pub mod about;
 mod bind;
 pub mod defaults;
+mod folds;
 pub mod order;
 mod roles;
 mod rows;
@@ -251,7 +252,7 @@ fn choose(kernel: &Kernel, s: &Schedule, target: &Target, row_key: &str) -> Resu
         operands: BTreeMap::new(),
     };
     loads(kernel, s, &mut choices)?;
-    folds(kernel, s, &mut choices)?;
+    choices.folds = folds::choose(kernel, s)?;
     stores(kernel, s, &mut choices)?;
     operands(kernel, s, &mut choices)?;
     Ok(choices)
@@ -354,91 +355,6 @@ fn loads(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Com
         choices.loads.insert(id, choice);
     }
     Ok(())
-}
-
-fn folds(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), CompileError> {
-    for (i, value) in kernel.values.iter().enumerate() {
-        let Op::Fold(f) = &value.op else { continue };
-        let id = ValueId(u32::try_from(i).unwrap_or(0));
-        let plan = s.folds.get(&f.name).cloned().unwrap_or_default();
-        let masked = f.body.iter().any(|v| matches!(kernel.op(*v), Op::Mask { .. }));
-        let choice = FoldChoice {
-            direction: plan.direction.unwrap_or(if masked {
-                Direction::Descending
-            } else {
-                Direction::Ascending
-            }),
-            split: plan.split.unwrap_or(if masked { Split::ByMask } else { Split::Never }),
-            stages: if plan.stages.is_empty() && plan.order.is_empty() {
-                defaults::stages(kernel, f)
-            } else {
-                plan.stages
-            },
-            order: plan.order,
-            handoff: plan.handoff.unwrap_or(Handoff::Free),
-            rescale: plan.rescale.unwrap_or(Rescale::Lazy),
-            lazy_threshold: plan.lazy_threshold.unwrap_or(8.0),
-            exp2_polynomial_every: plan.exp2_polynomial_every.unwrap_or(0),
-            unroll: plan.unroll.unwrap_or(1),
-            peel: plan.peel.unwrap_or(false),
-            narrow: plan.narrow.unwrap_or(false),
-        };
-        if let Some((name, stage)) = choice.stages.iter().find(|(_, s)| **s > 1) {
-            return Err(Refusal::new(
-                format!("folds.{}.stages.{name}", f.name),
-                stage.to_string(),
-                "a fold always runs at least one trip, so one trip may be in flight",
-                "0 or 1",
-            )
-            .into());
-        }
-        if !(1..=8).contains(&choice.unroll) {
-            return Err(Refusal::new(
-                format!("folds.{}.unroll", f.name),
-                choice.unroll.to_string(),
-                "the loop body is copied this many times",
-                "1 to 8",
-            )
-            .into());
-        }
-        let late_mask = f
-            .body
-            .iter()
-            .any(|v| matches!(kernel.op(*v), Op::Mask { .. }) && runs_late(kernel, f, &choice, *v));
-        if late_mask && choice.split == Split::ByMask {
-            let fact = "a mask at stage 1 belongs to the trip before, which may be of the other part";
-            let key = format!("folds.{}.split", f.name);
-            return Err(Refusal::new(key, "by-mask", fact, "never, or the mask at stage 0").into());
-        }
-        // Weights reach two to the threshold: f16 ends below 2^16.
-        let to_f16 = |v: &ValueId| matches!(kernel.op(*v), Op::Cast(_)) && kernel.value(*v).ty.dtype == dsl::DType::F16;
-        let most = if f.body.iter().any(to_f16) { 15.0 } else { 32.0 };
-        if !(0.0..=most).contains(&choice.lazy_threshold) {
-            return Err(Refusal::new(
-                format!("folds.{}.lazy_threshold", f.name),
-                choice.lazy_threshold.to_string(),
-                "weights may exceed one by this power of two",
-                format!("0 to {most}"),
-            )
-            .into());
-        }
-        order::check(&f.name, &choice.order)?;
-        choices.folds.insert(id, choice);
-    }
-    Ok(())
-}
-
-/// Whether a value of the fold ends up at stage 1: it, or something it is computed from in the same trip, was put there.
-fn runs_late(kernel: &Kernel, f: &dsl::ir::Fold, choice: &FoldChoice, id: ValueId) -> bool {
-    let mut open = vec![id];
-    while let Some(v) = open.pop() {
-        match choice.stages.get(&kernel.label(v)) {
-            Some(stage) if *stage > 0 => return true,
-            Some(_) => {}
-            None => open.extend(kernel.op(v).operands().into_iter().filter(|o| f.body.contains(o))),
-        }
-    }
-    false
 }
 
 fn stores(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), CompileError> {

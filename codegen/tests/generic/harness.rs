@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use dsl::Kernel;
 use dsl::interp::{Bindings, Interpreter, Precision, TensorData, Tensors};
 use dsl::schedule::Schedule;
-use half::bf16;
+use half::{bf16, f16};
 use sim::{Arg, Buffer, Device, DeviceConfig, ElemType, LaunchConfig, Module, Swizzle, TensorMapSpec};
 use testkit::examples::Example;
 use warpwright_codegen::launch::Param;
@@ -66,6 +66,11 @@ impl Case {
     pub fn output(mut self, name: &str, dims: &[usize]) -> Self {
         self.outputs.push((name.into(), dims.to_vec()));
         self
+    }
+
+    /// The bound kernel and every decision.
+    pub fn scheduled(&self) -> &warpwright_codegen::plan::Scheduled {
+        &self.compiled.scheduled
     }
 
     /// The case of an example.
@@ -184,7 +189,11 @@ impl Case {
                     .chunks(4)
                     .map(|b| f64::from(f32::from_le_bytes([b[0], b[1], b[2], b[3]])))
                     .collect(),
-                _ => raw
+                dsl::DType::F16 => raw
+                    .chunks(2)
+                    .map(|b| f16::from_le_bytes([b[0], b[1]]).to_f64())
+                    .collect(),
+                dsl::DType::Bf16 => raw
                     .chunks(2)
                     .map(|b| bf16::from_le_bytes([b[0], b[1]]).to_f64())
                     .collect(),
@@ -220,7 +229,10 @@ impl Case {
                 }
                 strides.reverse();
                 let spec = TensorMapSpec {
-                    elem: ElemType::Bf16,
+                    elem: match self.dtype(tensor) {
+                        dsl::DType::F16 => ElemType::F16,
+                        _ => ElemType::Bf16,
+                    },
                     address: buffer.address,
                     dims: dims.iter().rev().map(|d| *d as u64).collect(),
                     strides_bytes: strides,
@@ -244,6 +256,7 @@ impl Case {
 fn bytes(t: &TensorData) -> Vec<u8> {
     match t.dtype() {
         dsl::DType::F32 => t.data().iter().flat_map(|x| (*x as f32).to_le_bytes()).collect(),
-        _ => t.data().iter().flat_map(|x| bf16::from_f64(*x).to_le_bytes()).collect(),
+        dsl::DType::F16 => t.data().iter().flat_map(|x| f16::from_f64(*x).to_le_bytes()).collect(),
+        dsl::DType::Bf16 => t.data().iter().flat_map(|x| bf16::from_f64(*x).to_le_bytes()).collect(),
     }
 }

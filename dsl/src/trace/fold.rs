@@ -63,8 +63,10 @@ impl Trace {
 
     /// A fold with a running reference per row: [`FoldScope::rebase`] raises it, and every sum is kept relative to it.
     ///
-    /// The result is the same as if the final reference had been known from the start, whatever the policy by which the
-    /// schedule lets the reference move.
+    /// The result is the same wherever the reference stands, whatever the policy by which the schedule lets it move and
+    /// in whatever order the trips run. So that this holds, sums after the rebase take values proportional to the weights,
+    /// carried values and stores inside the fold do not read them, and what is stored afterwards is free of the reference:
+    /// a quotient of two sums, or [`FoldTotals::reference`] plus the `log2` of a sum. Validation refuses anything else.
     #[track_caller]
     pub fn rescaled_fold(&self, name: &str, trips: Ix, body: impl FnOnce(&mut FoldScope, Ix)) -> FoldTotals {
         self.run_fold(
@@ -243,6 +245,9 @@ impl FoldScope {
     }
 
     /// A carried value that starts as `init` everywhere; `next` computes its next value from the current one.
+    ///
+    /// Where `next` is more than the maximum, minimum or sum of the carry and a value of the trip, or where something else
+    /// reads it, the order of the trips shows, and schedules may not reverse it.
     #[track_caller]
     pub fn carry(&mut self, name: &str, like: &Tile, init: f32, next: impl FnOnce(&Tile) -> Tile) -> Tile {
         let site = here();

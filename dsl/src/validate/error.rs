@@ -144,6 +144,15 @@ pub enum Invalid {
         ty: String,
         reference: String,
     },
+    #[error(
+        "{what} shows where the running reference of fold `{fold}` stands (it {answer}), which the schedule decides; allowed: {allowed}"
+    )]
+    ReferenceShows {
+        what: String,
+        fold: String,
+        answer: String,
+        allowed: &'static str,
+    },
     #[error("`{value}` rebases outside a fold; rebase belongs in a rescaled fold")]
     RebaseOutsideFold { value: String },
 

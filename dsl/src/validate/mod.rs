@@ -8,6 +8,7 @@ mod error;
 mod facts;
 mod indices;
 mod names;
+mod reference;
 mod scopes;
 mod structure;
 mod types;
@@ -66,6 +67,7 @@ fn check(kernel: &Kernel) -> Result<Facts, ValidationErrors> {
     types::check(&mut report, &program);
     indices::check(&mut report, &program);
     effects::check(&mut report, &program);
+    reference::check(&mut report, &program);
     let facts = facts::collect(&mut report, &program);
     match facts {
         Some(facts) if report.errors.is_empty() => Ok(facts),

@@ -9,6 +9,7 @@
 
 mod build;
 mod interp;
+mod reference;
 mod schedule_text;
 mod scrambled;
 mod trace_errors;

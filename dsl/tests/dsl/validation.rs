@@ -25,9 +25,11 @@ pub fn kernel() -> Kernel {
         let scores = left.dot(right.t()).named("scores").mask(&cols(&col).lt(&n), -1.0);
         let weights = fold.rebase(&scores).named("weights");
         fold.accumulate("acc", &weights.cast(DType::F16).named("w16").dot(&right).named("out"));
-        let _ = fold.carry("top", &weights.row_max(), 0.0, |old| old.max(&weights.row_max()));
+        let _ = fold.carry("top", &scores.row_max(), 0.0, |old| old.max(&scores.row_max()));
     });
-    k.store(&c, [span(&row, m_tile), span(0, 64)], &sums.total("acc"));
+    let acc = sums.total("acc");
+    let peak = acc.row_max();
+    k.store(&c, [span(&row, m_tile), span(0, 64)], &(acc / peak));
     k.store(&top, [span(row, m_tile)], &sums.total("top"));
     k.finish().unwrap()
 }
