@@ -42,14 +42,11 @@ fn every_legal_schedule(label: &str, kernel: &Kernel, drawn: Drawn, run: impl Fn
     println!("{label}: {legal} legal schedules agree, {refused} refused");
 }
 
-fn attention_agrees(causal: bool) {
-    let kernel = attention::forward(attention::Spec {
-        dtype: DType::Bf16,
-        head_dim: 64,
-        causal,
-    })
-    .unwrap();
-    let label = if causal { "attention causal" } else { "attention full" };
+fn attention_agrees(spec: attention::Spec, tolerance: f64) {
+    let kernel = attention::forward(spec).unwrap();
+    let mask = if spec.causal { "causal" } else { "full" };
+    let label = &format!("attention {} d{} {mask}", spec.dtype, spec.head_dim);
+    let d = spec.head_dim as usize;
     every_legal_schedule(label, &kernel, Drawn::Attention, |case, number| {
         // Every other case has logits that leave the safe range of a fixed reference.
         let (q, kv) = (150, 210);
@@ -63,23 +60,50 @@ fn attention_agrees(causal: bool) {
         ];
         let mut case = sizes.iter().fold(case, |c, (n, v)| c.runtime(n, *v as i64));
         case = case
-            .scalar("scale_log2", 0.18)
-            .input("q", &[1, q, 4, 64], if number % 2 == 0 { 1.0 } else { 40.0 });
-        case = case.input("k", &[1, kv, 2, 64], 1.0).input("v", &[1, kv, 2, 64], 1.0);
-        case.output("o", &[1, q, 4, 64])
+            .scalar("scale_log2", 0.18 * 8.0 / (d as f64).sqrt())
+            .input("q", &[1, q, 4, d], if number % 2 == 0 { 1.0 } else { 40.0 });
+        case = case.input("k", &[1, kv, 2, d], 1.0).input("v", &[1, kv, 2, d], 1.0);
+        case.output("o", &[1, q, 4, d])
             .output("lse", &[1, 4, q])
-            .check_seeds(label, 6e-3, 1);
+            .check_seeds(label, tolerance, 1);
     });
 }
 
-#[test]
-fn attention_full() {
-    attention_agrees(false);
+fn attention(dtype: DType, head_dim: u32) {
+    let tolerance = if dtype == DType::F16 { 1e-3 } else { 6e-3 };
+    for causal in [false, true] {
+        let spec = attention::Spec {
+            dtype,
+            head_dim,
+            causal,
+        };
+        attention_agrees(spec, tolerance);
+    }
 }
 
 #[test]
-fn attention_causal() {
-    attention_agrees(true);
+fn attention_bf16_d64() {
+    attention(DType::Bf16, 64);
+}
+
+#[test]
+fn attention_f16_d64() {
+    attention(DType::F16, 64);
+}
+
+#[test]
+fn attention_bf16_d128() {
+    attention(DType::Bf16, 128);
+}
+
+#[test]
+fn attention_f16_d128() {
+    attention(DType::F16, 128);
+}
+
+#[test]
+fn attention_bf16_d256() {
+    attention(DType::Bf16, 256);
 }
 
 #[test]
