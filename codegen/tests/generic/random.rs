@@ -59,9 +59,11 @@ fn attention_agrees(spec: attention::Spec, tolerance: f64) {
             ("group", 2),
         ];
         let mut case = sizes.iter().fold(case, |c, (n, v)| c.runtime(n, *v as i64));
-        case = case
-            .scalar("scale_log2", 0.18 * 8.0 / (d as f64).sqrt())
-            .input("q", &[1, q, 4, d], if number % 2 == 0 { 1.0 } else { 40.0 });
+        case = case.scalar("scale_log2", 0.18 * 8.0 / (d as f64).sqrt()).input(
+            "q",
+            &[1, q, 4, d],
+            if number % 2 == 0 { 1.0 } else { 40.0 },
+        );
         case = case.input("k", &[1, kv, 2, d], 1.0).input("v", &[1, kv, 2, d], 1.0);
         case.output("o", &[1, q, 4, d])
             .output("lse", &[1, 4, q])

@@ -3,7 +3,9 @@
 use oracle::Problem;
 use testkit::examples::Example;
 
+use super::agreement;
 use super::random::{Draw, draws};
+use super::subject::Subject;
 use super::supervise::AnyError;
 use super::{Args, Kind};
 
@@ -32,6 +34,7 @@ pub enum Check {
     Streams(Problem),
     Random(Draw),
     Generic(Box<Example>),
+    Agreement(Box<Subject>),
 }
 
 impl Check {
@@ -43,6 +46,7 @@ impl Check {
             Self::Streams(problem) => ("streams", problem.to_string()),
             Self::Random(draw) => ("random", format!("{} #{}", draw.problem, draw.number)),
             Self::Generic(example) => ("generic", example.label.clone()),
+            Self::Agreement(subject) => ("agreement", subject.label.clone()),
         }
     }
 }
@@ -59,6 +63,10 @@ pub fn checks(args: &Args) -> Result<Vec<Check>, AnyError> {
     }
     if args.wants(Kind::Random) {
         checks.extend(draws(args)?.into_iter().map(Check::Random));
+    }
+    if args.wants(Kind::Agreement) {
+        let subjects = agreement::subjects(args)?.into_iter();
+        checks.extend(subjects.map(|subject| Check::Agreement(Box::new(subject))));
     }
     if args.sim {
         return Ok(checks);

@@ -5,7 +5,8 @@
 //! - `streams`: the same kernel on two streams at once, each with scratch of its own, on different inputs;
 //! - `random`: random legal schedules of attention, the product and the row softmax, against the oracle;
 //! - `generic`: the kernels of `testkit` that no pass was written for, launched from their launch facts, against the
-//!   interpreter.
+//!   interpreter;
+//! - `agreement`: shipped, random, generic and foreign kernels on the GPU and on the simulator, output beside output.
 //!
 //! ```text
 //! device_checks --prepare --cubins cubins                 where the assembler is
@@ -15,10 +16,13 @@
 //!
 //! As in `verify_table`, worker processes do the work, so that a kernel that hangs costs one check.
 
+mod agreement;
+mod foreign;
 mod generic;
 mod launches;
 mod list;
 mod random;
+mod subject;
 #[path = "../shared/supervise.rs"]
 mod supervise;
 mod worker;
@@ -35,6 +39,7 @@ pub enum Kind {
     Streams,
     Random,
     Generic,
+    Agreement,
 }
 
 /// Command line.
@@ -50,7 +55,7 @@ pub struct Args {
     /// JSON lines; appended to.
     #[arg(long, default_value = "checks.jsonl")]
     pub out: PathBuf,
-    /// Run on the simulator instead of a GPU: random and generic only.
+    /// Run on the simulator instead of a GPU: random, generic and agreement (of two seeds) only.
     #[arg(long)]
     pub sim: bool,
     /// Kinds of check, all by default; may be repeated.

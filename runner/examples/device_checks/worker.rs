@@ -19,8 +19,9 @@ use warpwright_runner::verify::VerifyError;
 use warpwright_runner::{Assembler, CubinCache, CudaDevice, Device, Outcome, Stage, compile_only};
 
 use super::list::{Check, checks, launched};
+use super::subject::Subject;
 use super::supervise::{AnyError, Progress};
-use super::{Args, Kind, generic, launches, random};
+use super::{Args, Kind, agreement, generic, launches, random};
 
 /// A check that did not pass, as the outcome that says why.
 pub struct Failed(pub Outcome);
@@ -123,8 +124,13 @@ pub fn prepare(args: &Args) -> Result<bool, AnyError> {
     }
     let mut made = BTreeSet::new();
     for example in testkit::examples::all()? {
-        let built = generic::build(&example, &assembler, true)?;
-        made.extend(built.image.map(|image| image.facts.ptx_blake3));
+        let (subject, _) = Subject::of_example(&example)?;
+        made.insert(subject.assemble(&assembler)?.facts.ptx_blake3);
+    }
+    if args.wants(Kind::Agreement) {
+        for subject in agreement::subjects(args)? {
+            made.insert(subject.assemble(&assembler)?.facts.ptx_blake3);
+        }
     }
     for problem in launched()? {
         let candidate = Candidate::new(problem, shipped_for(&problem)?);
@@ -175,10 +181,19 @@ fn anywhere<D: Device>((device, assembler): (&D, &Assembler), check: &Check, fou
     match check {
         Check::Generic(example) => {
             found.schedule.clone_from(&example.schedule);
-            let built = generic::build(example, assembler, device.needs_cubin())?;
-            found.assembly = built.image.as_ref().map(|image| image.facts.clone());
-            found.ptx_blake3 = Some(warpwright_runner::assemble::hex(built.compiled.ptx.0.as_bytes()));
-            found.figures = generic::check(device, example, &built)?;
+            let built = Subject::of_example(example)?;
+            let cubin = device.needs_cubin().then(|| built.0.assemble(assembler)).transpose()?;
+            found.assembly = cubin.as_ref().map(|image| image.facts.clone());
+            found.ptx_blake3 = Some(warpwright_runner::assemble::hex(built.0.ptx.as_bytes()));
+            found.figures = generic::check(device, example, &built, cubin.as_ref())?;
+            Ok(())
+        }
+        Check::Agreement(subject) => {
+            found.schedule.clone_from(&subject.schedule);
+            let cubin = device.needs_cubin().then(|| subject.assemble(assembler)).transpose()?;
+            found.assembly = cubin.as_ref().map(|image| image.facts.clone());
+            found.ptx_blake3 = Some(warpwright_runner::assemble::hex(subject.ptx.as_bytes()));
+            found.figures = agreement::check(device, subject, cubin.as_ref())?;
             Ok(())
         }
         Check::Random(draw) => {
