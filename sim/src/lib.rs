@@ -42,7 +42,7 @@
 //!
 //! | subject | rules |
 //! |---|---|
-//! | values | registers, shared and global bytes read before written; bounds; alignment |
+//! | values | registers, shared and global bytes read before written; bounds; alignment; an element of a declared output stored twice |
 //! | order of shared accesses | races, reads before a copy has arrived, overwriting what a wgmma or bulk store may still read |
 //! | proxies | generic writes read or overwritten by TMA or wgmma without `fence.proxy.async` on the way |
 //! | wgmma | registers in flight, `wgmma.fence`, uniform operands, four warps in step, descriptors |

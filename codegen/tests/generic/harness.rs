@@ -147,10 +147,9 @@ impl Case {
         }
         for (name, dims) in &self.outputs {
             let bytes = self.dtype(name).bytes() as usize;
-            buffers.insert(
-                name.clone(),
-                (device.alloc(bytes * dims.iter().product::<usize>()), dims.clone()),
-            );
+            let buffer = device.alloc(bytes * dims.iter().product::<usize>());
+            device.declare_output(buffer.address).unwrap();
+            buffers.insert(name.clone(), (buffer, dims.clone()));
         }
         let args: Vec<Arg> = self
             .compiled

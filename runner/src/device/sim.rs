@@ -12,7 +12,7 @@ use ::sim::{
     ARows, Arg as SimArg, Buffer, DeviceConfig, ElemType, Fault, Finding, FindingKind, LaunchConfig, MemoryError,
     Module, TensorMapSpec as SimMapSpec,
 };
-use codegen::launch::LaunchFacts;
+use codegen::launch::{LaunchFacts, Param};
 use codegen::target::{SM_90A, Target};
 use driver::{LaunchSpec, Swizzle, TensorDtype, TensorMapSpec};
 
@@ -67,6 +67,8 @@ pub struct SimDevice {
 pub struct SimKernel {
     module: Arc<Module>,
     entry: String,
+    /// By parameter: whether it is the place of a tensor that the kernel writes.
+    outputs: Vec<bool>,
 }
 
 /// A kernel with its arguments.
@@ -180,6 +182,7 @@ impl Device for SimDevice {
         Ok(SimKernel {
             module: Arc::new(module),
             entry: facts.entry.clone(),
+            outputs: facts.params.iter().map(|param| is_output(param, facts)).collect(),
         })
     }
 
@@ -224,7 +227,14 @@ impl Device for SimDevice {
         Ok(())
     }
 
+    /// Tensors that the kernel writes become outputs of the device: a second store to an element is a finding.
     fn bind(&self, kernel: &SimKernel, spec: &LaunchSpec, args: &[Arg]) -> Result<SimBound, DeviceError> {
+        for (arg, _) in args.iter().zip(&kernel.outputs).filter(|(_, output)| **output) {
+            let (Arg::TensorMap(TensorMapSpec { base: address, .. }) | Arg::Address(address)) = arg else {
+                continue;
+            };
+            self.device.borrow_mut().declare_output(*address).map_err(of_memory)?;
+        }
         Ok(SimBound {
             module: Arc::clone(&kernel.module),
             entry: kernel.entry.clone(),
@@ -254,6 +264,14 @@ impl Device for SimDevice {
     fn synchronize(&self) -> Result<(), DeviceError> {
         Ok(())
     }
+}
+
+/// Whether a parameter is the place of a tensor that the kernel writes.
+fn is_output(param: &Param, facts: &LaunchFacts) -> bool {
+    let (Param::TensorMap { tensor, .. } | Param::Pointer { tensor, .. }) = param else {
+        return false;
+    };
+    facts.tensors.iter().any(|t| t.written && t.name == *tensor)
 }
 
 fn of_memory(error: MemoryError) -> DeviceError {

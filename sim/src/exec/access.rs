@@ -217,6 +217,18 @@ impl Machine<'_> {
         }
     }
 
+    /// A plain store; a byte of an output that this launch has stored before is a finding.
+    pub fn store_global(&mut self, address: u64, data: &[u8], who: &str) -> Exec {
+        let stored = self.global.store(address, data);
+        let twice = stored.map_err(|u| unmapped_stop(who, address, data.len(), u.near))?;
+        if let Some(address) = twice {
+            let who = who.to_owned();
+            self.find(FindingKind::StoredTwice { who, address });
+        }
+        Ok(())
+    }
+
+    /// The write of an atomic or a reduction.
     pub fn write_global(&mut self, address: u64, data: &[u8], who: &str) -> Exec {
         self.global
             .write(address, data)

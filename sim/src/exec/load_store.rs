@@ -82,7 +82,7 @@ impl Machine<'_> {
                     self.ctas[cta].smem[at..at + total].copy_from_slice(&bytes[..total]);
                     touched.add(cta, at, total);
                 }
-                Place::Global(address) => self.write_global(address, &bytes[..total], "a store to")?,
+                Place::Global(address) => self.store_global(address, &bytes[..total], "a store to")?,
                 Place::Param(_) => {
                     let what = "a store to parameter memory: parameters are read only".to_owned();
                     return Err(Box::new(crate::fault::FindingKind::Illegal { what }));

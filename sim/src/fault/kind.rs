@@ -75,6 +75,16 @@ pub enum FindingKind {
         /// First such byte.
         address: u64,
     },
+    /// A second store to an output.
+    #[error(
+        "{who} global memory at {address:#x}, which this launch has stored before: an element of an output has one writer"
+    )]
+    StoredTwice {
+        /// Who.
+        who: String,
+        /// First such byte.
+        address: u64,
+    },
     /// An access outside every allocation.
     #[error("{what} of {bytes} bytes at {address:#x} is out of bounds: {near}")]
     OutOfBounds {

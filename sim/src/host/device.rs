@@ -129,6 +129,16 @@ impl Device {
         })
     }
 
+    /// Declares the buffer around an address an output: a plain store to a byte that the same launch has stored before is
+    /// a finding. Atomics and reductions are free to write again.
+    pub fn declare_output(&mut self, address: u64) -> Result<(), MemoryError> {
+        self.memory.declare_output(address).map_err(|u| MemoryError {
+            address,
+            bytes: 0,
+            near: u.near,
+        })
+    }
+
     /// Byte ranges of a buffer that no kernel has written since the host last did.
     pub fn unwritten(&self, buffer: Buffer) -> Result<Vec<Range<usize>>, MemoryError> {
         self.memory

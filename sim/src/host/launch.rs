@@ -132,6 +132,7 @@ impl Device {
             memory,
             maps,
         } = self;
+        memory.begin_launch();
         let mut machine = Machine {
             kernel,
             global: memory,

@@ -45,6 +45,23 @@ impl ByteSet {
         });
     }
 
+    /// The first offset of `start..end` that is in the set.
+    pub fn first_present(&self, start: usize, end: usize) -> Option<usize> {
+        let mut found = None;
+        Self::masks(start, end, |word, mask| {
+            let present = self.words[word] & mask;
+            if present != 0 {
+                found = Some(word * 64 + present.trailing_zeros() as usize);
+            }
+            found.is_none()
+        });
+        found
+    }
+
+    pub fn clear(&mut self) {
+        self.words.fill(0);
+    }
+
     /// The first offset of `start..end` that is not in the set.
     pub fn first_missing(&self, start: usize, end: usize) -> Option<usize> {
         let mut found = None;
@@ -52,19 +69,6 @@ impl ByteSet {
             let missing = !self.words[word] & mask;
             if missing != 0 {
                 found = Some(word * 64 + missing.trailing_zeros() as usize);
-            }
-            found.is_none()
-        });
-        found
-    }
-
-    /// The first offset of `start..end` that is in the set.
-    fn first_present(&self, start: usize, end: usize) -> Option<usize> {
-        let mut found = None;
-        Self::masks(start, end, |word, mask| {
-            let present = self.words[word] & mask;
-            if present != 0 {
-                found = Some(word * 64 + present.trailing_zeros() as usize);
             }
             found.is_none()
         });

@@ -17,6 +17,8 @@ struct Allocation {
     init: ByteSet,
     /// Bytes that a kernel has written since the host last did.
     by_kernel: ByteSet,
+    /// Of an output: bytes that this launch has stored.
+    stored: Option<ByteSet>,
 }
 
 /// An access that no allocation holds.
@@ -44,6 +46,7 @@ impl GlobalMemory {
             bytes: vec![0xff; bytes],
             init: ByteSet::new(bytes),
             by_kernel: ByteSet::new(bytes),
+            stored: None,
         });
         start
     }
@@ -88,6 +91,31 @@ impl GlobalMemory {
             .first_missing(offset, offset + bytes)
             .map(|at| a.start + at as u64);
         Ok((&a.bytes[offset..offset + bytes], missing))
+    }
+
+    /// Declares the allocation around `address` an output: a launch stores each byte of it at most once.
+    pub fn declare_output(&mut self, address: u64) -> Result<(), Unmapped> {
+        let (index, _) = self.find(address, 0)?;
+        let a = &mut self.allocations[index];
+        a.stored = Some(ByteSet::new(a.bytes.len()));
+        Ok(())
+    }
+
+    /// Forgets what the last launch stored.
+    pub fn begin_launch(&mut self) {
+        let outputs = self.allocations.iter_mut().filter_map(|a| a.stored.as_mut());
+        outputs.for_each(ByteSet::clear);
+    }
+
+    /// A plain store by a kernel: as a write, and the first byte of an output that this launch had stored already.
+    pub fn store(&mut self, address: u64, data: &[u8]) -> Result<Option<u64>, Unmapped> {
+        self.write(address, data)?;
+        let (index, offset) = self.find(address, data.len())?;
+        let a = &mut self.allocations[index];
+        let Some(stored) = &mut a.stored else { return Ok(None) };
+        let twice = stored.first_present(offset, offset + data.len());
+        stored.insert(offset, offset + data.len());
+        Ok(twice.map(|at| a.start + at as u64))
     }
 
     /// A write by a kernel.

@@ -134,7 +134,7 @@ impl Machine<'_> {
                 reduce,
             } => {
                 let data = self.ctas[cta].smem[at..at + bytes].to_vec();
-                self.store_global(global, &data, reduce)
+                self.land_row(global, &data, reduce)
             }
             Action::Peer { from, bytes, target } => {
                 let data = self.ctas[from.0].smem[from.1..from.1 + bytes].to_vec();
@@ -230,16 +230,16 @@ impl Machine<'_> {
             }
             if row.inside_bytes > 0 {
                 let inside = data[row.skip..row.skip + row.inside_bytes].to_vec();
-                self.store_global(row.global, &inside, reduce.map(|op| (op, ty)))?;
+                self.land_row(row.global, &inside, reduce.map(|op| (op, ty)))?;
             }
         }
         Ok(())
     }
 
-    fn store_global(&mut self, address: u64, data: &[u8], reduce: Option<(AtomOp, Ty)>) -> Exec {
+    fn land_row(&mut self, address: u64, data: &[u8], reduce: Option<(AtomOp, Ty)>) -> Exec {
         let who = "a bulk store to";
         let Some((op, ty)) = reduce else {
-            return self.write_global(address, data, who);
+            return self.store_global(address, data, who);
         };
         let mut old = self.read_global(address, data.len(), "a bulk reduction on")?;
         let elem = ty.bytes() as usize;
