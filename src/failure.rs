@@ -199,6 +199,13 @@ impl From<&Refusal> for Reason {
 impl From<CompileError> for Failure {
     fn from(error: CompileError) -> Self {
         match error {
+            CompileError::Refused(refusals) if refusals.first().is_some_and(|r| r.key == "target") => {
+                let mut failure = Self::refused("the kernel was refused for this target");
+                failure.reasons = refusals.iter().map(Reason::from).collect();
+                // No schedule has this key: it is an option of the command line.
+                failure.reasons.iter_mut().for_each(|r| r.key = "--target".to_owned());
+                failure.help("`gemm` problems are products; `warpwright list kernels` names the others")
+            }
             CompileError::Refused(refusals) => {
                 let mut failure = Self::refused("the schedule was refused for this kernel and target");
                 failure.reasons = refusals.iter().map(Reason::from).collect();

@@ -473,3 +473,27 @@ fn sizes_that_cannot_be_rounded_up_in_32_bits_are_refused() {
     let error = problem_error("gemm bf16 m2147483640 n8 k8 nn");
     assert_reason(&error, "size m", "2147483640", "1073741824");
 }
+
+/// One refusal that names the option, not a list of schedule keys that no value would mend.
+#[test]
+fn kernels_past_a_target_are_refused_once() {
+    for problem in [ATTENTION, "softmax bf16 m64 n1000"] {
+        for command in ["check", "run"] {
+            for schedule in ["none", "shipped"] {
+                let args = [
+                    "--problem",
+                    problem,
+                    "--schedule",
+                    schedule,
+                    "--target",
+                    "sm_80",
+                    "--json",
+                ];
+                let error = warpwright(&[&[command], &args[..]].concat()).refused(2);
+                assert_reason(&error, "--target", "for sm_80", "sm_90a for this kernel");
+                assert_eq!(error["reasons"].as_array().map(Vec::len), Some(1), "{error:#}");
+                assert!(error["help"].as_str().is_some_and(|h| h.contains("gemm")), "{error:#}");
+            }
+        }
+    }
+}
