@@ -3,7 +3,7 @@
 use std::fmt;
 
 use codegen::{CompileError, Refusal};
-use oracle::problem::ParseError;
+use oracle::problem::{HEAD_DIMS, ParseError, ProblemFault};
 use runner::outcome::Outcome;
 use serde_json::{Value, json};
 use tools::{AssembleError, SassError, ToolError};
@@ -222,12 +222,18 @@ impl From<ParseError> for Failure {
         let rendered = error.render();
         let mut lines: Vec<&str> = rendered.lines().collect();
         lines.pop();
-        Self::refused(format!("the problem was refused: {}", error.fault))
+        let failure = Self::refused(format!("the problem was refused: {}", error.fault))
             .excerpt(lines.join("\n"))
             .help("the grammar is `fwd DTYPE bN sQ[xKV] hQ[/KV] dD full|causal`, `gemm DTYPE mM nN kK nn|nt|tn|tt` or `softmax DTYPE mM nN`")
             .detail("text", &error.text)
             .detail("span", error.span)
-            .detail("fault", &error.fault)
+            .detail("fault", &error.fault);
+        let ProblemFault::HeadDim { asked } = &error.fault else {
+            return failure;
+        };
+        let allowed = HEAD_DIMS.map(|d| format!("d{d}")).join(", ");
+        let fact = "attention kernels are built for some head sizes only";
+        failure.reason("head_dim", format!("d{asked}"), fact, allowed)
     }
 }
 
