@@ -226,6 +226,17 @@ fn help_has_examples_and_exit_codes() {
     }
 }
 
+/// Both ways in which callers open it; the second looks as a standard output that was closed before the start.
+#[test]
+fn an_answer_thrown_away_on_purpose_is_a_success() {
+    for reads in [false, true] {
+        let mut options = std::fs::OpenOptions::new();
+        let null = options.write(true).read(reads).open("/dev/null");
+        let ran = with_stdout(&["list"], null.expect("a device that takes everything"));
+        assert_eq!(ran, (Some(0), String::new()), "opened for reading too: {reads}");
+    }
+}
+
 /// Runs the binary with this standard output; exit code and standard error.
 fn with_stdout(args: &[&str], stdout: impl Into<std::process::Stdio>) -> (Option<i32>, String) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_warpwright"));
