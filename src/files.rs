@@ -1,7 +1,9 @@
 //! Files of the user: bounded reads, whole writes, refusals that name the path.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use crate::failure::Failure;
@@ -21,6 +23,36 @@ pub fn read(path: &Path) -> Result<String, Failure> {
         return Err(refuse(format!("it is longer than {MAX_BYTES} bytes")));
     }
     String::from_utf8(bytes).map_err(|e| refuse(format!("it is not UTF-8 (byte {})", e.utf8_error().valid_up_to())))
+}
+
+/// Refuses a file that is standard output, where the answer goes too: one stream cannot hold both.
+pub fn apart_from_answer(option: &str, path: &Path, as_json: bool) -> Result<(), Failure> {
+    if !is_standard_output(path) {
+        return Ok(());
+    }
+    let (message, fact, allowed) = if as_json {
+        (
+            format!("`{option}` and `--json` both write to standard output"),
+            "standard output holds the one object of `--json`",
+            "a file of its own, or no `--json`",
+        )
+    } else {
+        (
+            format!("`{option}` and the answer both write to standard output"),
+            "standard output holds the answer of this command",
+            "a file of its own",
+        )
+    };
+    Err(Failure::refused(message).reason(option, path.display().to_string(), fact, allowed))
+}
+
+/// Whether a path leads to standard output, by whatever name. `/dev/null` takes anything from anyone.
+fn is_standard_output(path: &Path) -> bool {
+    let identity = |m: std::fs::Metadata| (m.dev(), m.ino());
+    let of = |path: &Path| std::fs::metadata(path).map(identity).ok();
+    let ours = io::stdout().as_fd().try_clone_to_owned().map(File::from);
+    let ours = ours.and_then(|file| file.metadata()).map(identity).ok();
+    ours.is_some() && ours == of(path) && ours != of(Path::new("/dev/null"))
 }
 
 /// Writes a file, replacing what was there.

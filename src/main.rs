@@ -49,7 +49,7 @@ fn main() -> ExitCode {
         Err(error) => return usage(&error),
     };
     let name = cli.command.name();
-    let exit = match guarded(|| cli.command.run()) {
+    let exit = match guarded(|| cli.command.run(cli.json)) {
         Ok(answer) => answer.deliver(name, cli.json),
         Err(failure) => failure.deliver(name, cli.json),
     };

@@ -65,7 +65,7 @@ pub struct Args {
     device: DeviceName,
     /// Write the records to a file, one JSON object per problem and line.
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     #[command(flatten)]
     peers: PeerArgs,
     #[command(flatten)]

@@ -44,7 +44,7 @@ pub struct Args {
     sim_instructions: u64,
     /// Append the record of this run to a file, one JSON object a line.
     #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
+    pub(super) record: Option<PathBuf>,
     #[command(flatten)]
     assembler: AssemblerArgs,
 }

@@ -32,7 +32,7 @@ pub struct Args {
     subject: SubjectArgs,
     /// Where the trace JSON goes.
     #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    pub(super) out: PathBuf,
     /// The device: sim or cuda:N.
     #[arg(long, value_name = "DEVICE", default_value = "sim")]
     device: DeviceName,
