@@ -70,7 +70,7 @@ impl Answer {
 
     fn write(mut self, command: &str, as_json: bool) -> Result<(), Undelivered> {
         if let Some(path) = &self.out {
-            files::write(path, &self.body)?;
+            files::write("--out", path, &self.body)?;
             note(&format!("wrote {} ({} bytes)", path.display(), self.body.len()));
             self.fields.insert("out".into(), path.display().to_string().into());
         }

@@ -11,9 +11,17 @@ use crate::failure::Failure;
 /// More than any schedule or problem list needs; keeps a wrong path (a device, a model) from being swallowed.
 const MAX_BYTES: u64 = 1 << 20;
 
-/// Reads a text file.
-pub fn read(path: &Path) -> Result<String, Failure> {
-    let refuse = |fact: String| Failure::refused(format!("cannot read {}: {fact}", path.display()));
+/// Reads a text file that an option names.
+pub fn read(option: &str, path: &Path) -> Result<String, Failure> {
+    let refuse = |fact: String| {
+        let name = path.display().to_string();
+        Failure::refused(format!("cannot read {name}: {fact}")).reason(
+            option,
+            name,
+            fact,
+            "a text file that can be read",
+        )
+    };
     let file = File::open(path).map_err(|e| refuse(e.to_string()))?;
     let mut bytes = vec![];
     file.take(MAX_BYTES + 1)
@@ -55,7 +63,25 @@ fn is_standard_output(path: &Path) -> bool {
     ours.is_some() && ours == of(path) && ours != of(Path::new("/dev/null"))
 }
 
-/// Writes a file, replacing what was there.
-pub fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    std::fs::write(path, bytes).map_err(|e| Failure::refused(format!("cannot write {}: {e}", path.display())))
+/// Writes a file that an option names, replacing what was there.
+pub fn write(option: &str, path: &Path, bytes: &[u8]) -> Result<(), Failure> {
+    std::fs::write(path, bytes).map_err(|e| unwritable(option, path, &e))
+}
+
+/// Refuses a file that cannot be appended to, before there is anything to append; a new one is created.
+pub fn appendable(option: &str, path: &Path) -> Result<(), Failure> {
+    let opened = File::options().create(true).append(true).open(path);
+    opened.map(drop).map_err(|e| unwritable(option, path, &e))
+}
+
+/// The refusal of a file that cannot be written.
+pub fn unwritable(option: &str, path: &Path, error: &io::Error) -> Failure {
+    let name = path.display().to_string();
+    let failure = Failure::refused(format!("cannot write {name}: {error}"));
+    failure.reason(
+        option,
+        name,
+        error.to_string(),
+        "a file that can be written, in a folder that exists",
+    )
 }

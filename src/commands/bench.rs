@@ -94,6 +94,7 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
     for entry in entries() {
         program::compile(&entry.subject)?;
     }
+    peers::check(&args.peers, args.device, &contests)?;
     let DeviceName::Cuda(ordinal) = args.device else {
         return predictions(args, &contests);
     };
@@ -117,7 +118,7 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
         verifies_fully: args.verify == Some(Verify::Full),
     };
     if let Some(path) = &args.out {
-        files::write(path, b"")?;
+        files::write("--out", path, b"")?;
     }
     let mut standings = vec![];
     for contest in &contests {
@@ -160,7 +161,7 @@ fn keep(args: &Args, standing: &Standing) -> Result<(), Failure> {
     let (Some(path), Some(record)) = (&args.out, &standing.record) else {
         return Ok(());
     };
-    record::append(path, record).map_err(|e| Failure::refused(format!("cannot append to {}: {e}", path.display())))
+    record::append(path, record).map_err(|e| files::unwritable("--out", path, &e))
 }
 
 /// The script times peers and ours together, on the first device it sees.
@@ -318,7 +319,7 @@ fn texts(args: &Args) -> Result<Vec<String>, Failure> {
     let file = args
         .problems
         .as_deref()
-        .map(files::read)
+        .map(|path| files::read("--problems", path))
         .transpose()?
         .unwrap_or_default();
     let lines = file

@@ -139,6 +139,9 @@ fn head_dims() -> String {
     HEAD_DIMS.map(|d| d.to_string()).join(", ")
 }
 
+/// Longest part of a text that a terminal is shown.
+const SHOWN_CHARS: usize = 120;
+
 /// A refused problem text, with the place of the fault.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
 #[error("{fault} (bytes {}..{} of {text:?})", span.start, span.end)]
@@ -152,19 +155,20 @@ pub struct ParseError {
 }
 
 impl ParseError {
-    /// Three lines for a terminal: the text, carets under the span, and the fault.
+    /// Three lines for a terminal: the text, carets under the span, and the fault. Of a long text the part around the span,
+    /// of a long span its beginning; control characters as spaces.
     #[must_use]
     pub fn render(&self) -> String {
-        let before = self.text.get(..self.span.start).map_or(0, |s| s.chars().count());
-        let under = self
-            .text
-            .get(self.span.start..self.span.end)
-            .map_or(1, |s| s.chars().count());
-        let line = self.text.replace(['\n', '\r', '\t'], " ");
+        let count = |text: Option<&str>| text.map_or(0, |s| s.chars().count());
+        let before = count(self.text.get(..self.span.start));
+        let under = count(self.text.get(self.span.start..self.span.end)).clamp(1, SHOWN_CHARS / 2);
+        let skipped = before.saturating_sub(SHOWN_CHARS / 2);
+        let shown = self.text.chars().skip(skipped).take(SHOWN_CHARS);
+        let line: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
         format!(
             "{line}\n{}{}\n{}",
-            " ".repeat(before),
-            "^".repeat(under.max(1)),
+            " ".repeat(before - skipped),
+            "^".repeat(under),
             self.fault
         )
     }

@@ -221,6 +221,24 @@ fn rendering_puts_carets_under_the_token() {
 }
 
 #[test]
+fn rendering_is_short_and_safe_for_a_terminal() {
+    let digits = "9".repeat(100_000);
+    for text in [
+        format!("fwd bf16 b1 s{digits} h1 d64 full"),
+        format!("{} fwd", " ".repeat(100_000)),
+        "gemm bf16 m64 n64 k64 nt\u{1b}[31m".to_owned(),
+        format!("gemm bf16 m64 n64 k64 {}", "é".repeat(10_000)),
+    ] {
+        let rendered = text.parse::<Problem>().unwrap_err().render();
+        let lines: Vec<&str> = rendered.lines().collect();
+        assert!(lines.iter().all(|line| line.chars().count() <= 220), "{rendered}");
+        assert!(lines.len() == 3 && !lines[0].contains('\u{1b}'), "{rendered:?}");
+        let caret = lines[1].chars().position(|c| c == '^').unwrap();
+        assert!(caret <= lines[0].chars().count(), "{rendered}");
+    }
+}
+
+#[test]
 fn ragged_set_is_legal_and_covers_both_sides() {
     let base = forward("fwd bf16 b1 s64 h4/2 d64 full");
     let set = ragged(&base, 4097);
