@@ -140,7 +140,8 @@ pub fn print(bytes: &[u8]) -> Result<(), Lost> {
     Lost::of(stdout.write_all(bytes).and_then(|()| stdout.flush()))
 }
 
-/// Writes one remark to standard error.
+/// Writes one remark to standard error. Names in it may come from anywhere: what could steer a terminal is left out.
 pub fn note(text: &str) {
+    let text = text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "\u{fffd}");
     let _closed = writeln!(io::stderr().lock(), "{text}");
 }

@@ -340,7 +340,7 @@ fn texts(args: &Args) -> Result<Vec<String>, Failure> {
 
 fn named(text: &str) -> Result<(String, PathBuf), Failure> {
     match text.split_once('=') {
-        Some((name, file)) if !name.trim().is_empty() && !file.is_empty() => {
+        Some((name, file)) if !name.trim().is_empty() && !name.contains(char::is_control) && !file.is_empty() => {
             Ok((name.trim().to_owned(), PathBuf::from(file)))
         }
         _ => Err(Failure::refused("a schedule to time needs a name").reason(

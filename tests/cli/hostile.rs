@@ -59,6 +59,27 @@ fn files_are_refused_under_their_option() {
 }
 
 #[test]
+fn names_from_outside_do_not_steer_the_terminal() {
+    let escape = "\u{1b}[31mx";
+    let named = format!("{escape}=none");
+    let bench = ["bench", "--problem", GEMM, "--device", "sim", "--schedule", &named];
+    let error = warpwright(&[&bench[..], &["--json"]].concat()).refused(2);
+    assert_reason(&error, "--schedule", escape, "NAME=FILE");
+    let folder = Folder::new();
+    let kernel = folder.file("kernel.toml", "kernel = \"\\u001b[31m\"");
+    for args in [
+        &bench[..],
+        &["check", "--problem", GEMM, "--schedule", escape],
+        &["check", "--problem", GEMM, "--schedule", &kernel],
+        &["check", "--problem", escape],
+        &["check", "--problem", GEMM, "--target", escape],
+    ] {
+        let ran = warpwright(args).exits(2);
+        assert!(!ran.stderr.contains('\u{1b}'), "{args:?}: {:?}", ran.stderr);
+    }
+}
+
+#[test]
 fn peers_are_refused_before_the_question_for_a_gpu() {
     let bench = |problem: &str, more: &[&str]| {
         warpwright(&[&["bench", "--problem", problem, "--json", "--peers"], more].concat()).refused(2)

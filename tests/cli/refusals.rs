@@ -293,11 +293,15 @@ fn what_is_not_assembled_says_why() {
         ])
         .refused(3)
     };
-    let error = cubin(&folder.path("no-ptxas"));
-    assert!(
-        error["message"].as_str().is_some_and(|m| m.contains("is not a file")),
-        "{error:#}"
-    );
+    for ptxas in [
+        folder.path("no-ptxas"),
+        folder.file("text", "no program"),
+        "/".to_owned(),
+    ] {
+        let error = cubin(&ptxas);
+        let message = format!("{ptxas} named by --ptxas is not a file that can be executed");
+        assert_eq!(error["message"], message, "{error:#}");
+    }
     let error = cubin(&folder.script("not-ptxas", "echo hello"));
     assert!(
         error["message"]
