@@ -70,7 +70,7 @@ impl Answer {
 
     fn write(mut self, command: &str, as_json: bool) -> Result<(), Undelivered> {
         if let Some(path) = &self.out {
-            files::write(path, &self.body)?;
+            files::write("--out", path, &self.body)?;
             note(&format!("wrote {} ({} bytes)", path.display(), self.body.len()));
             self.fields.insert("out".into(), path.display().to_string().into());
         }
@@ -140,7 +140,8 @@ pub fn print(bytes: &[u8]) -> Result<(), Lost> {
     Lost::of(stdout.write_all(bytes).and_then(|()| stdout.flush()))
 }
 
-/// Writes one remark to standard error.
+/// Writes one remark to standard error. Names in it may come from anywhere: what could steer a terminal is left out.
 pub fn note(text: &str) {
+    let text = text.replace(|c: char| c.is_control() && !matches!(c, '\n' | '\t'), "\u{fffd}");
     let _closed = writeln!(io::stderr().lock(), "{text}");
 }

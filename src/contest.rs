@@ -9,7 +9,7 @@ use runner::launch::Prepared;
 use runner::outcome::Outcome;
 use runner::record::{ComparisonRecord, Origin, schedule_text};
 use runner::time::{Contestant, TimePlan, compare};
-use runner::verify::{Truths, Verified, VerifyPlan, verify};
+use runner::verify::{QuickTruths, Truths, Verified, VerifyPlan, verify, verify_quick};
 
 use crate::subject::Subject;
 
@@ -47,6 +47,15 @@ pub struct Ring<'a> {
     pub assembler: &'a Assembler,
     pub target: &'static Target,
     pub plan: &'a TimePlan,
+    /// Whether every family runs on the problem itself.
+    pub verifies_fully: bool,
+}
+
+/// References of one problem.
+#[derive(Default)]
+struct References {
+    full: Truths,
+    quick: QuickTruths,
 }
 
 /// A schedule that was compiled and loaded.
@@ -72,17 +81,17 @@ impl Ring<'_> {
             }
         }
         let mut right = vec![];
-        let mut truths = Truths::new();
+        let mut truths = References::default();
         for ready in &loaded {
             if standing.ends_process() {
                 return standing;
             }
-            let checked = verify(
-                self.device,
-                (&ready.prepared, &ready.build.case),
-                &VerifyPlan::default(),
-                &mut truths,
-            );
+            let kernel = (&ready.prepared, &ready.build.case);
+            let checked = if self.verifies_fully {
+                verify(self.device, kernel, &VerifyPlan::default(), &mut truths.full)
+            } else {
+                verify_quick(self.device, kernel, &mut truths.quick)
+            };
             match checked {
                 Ok(verified) => right.push((ready, verified)),
                 Err(error) => standing.failures.push((ready.entry.name.clone(), error.into())),

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use codegen::{CompileError, Refusal};
-use oracle::problem::ParseError;
+use oracle::problem::{HEAD_DIMS, ParseError, ProblemFault};
 use runner::outcome::Outcome;
 use serde_json::{Value, json};
 use tools::{AssembleError, SassError, ToolError};
@@ -199,6 +199,13 @@ impl From<&Refusal> for Reason {
 impl From<CompileError> for Failure {
     fn from(error: CompileError) -> Self {
         match error {
+            CompileError::Refused(refusals) if refusals.first().is_some_and(|r| r.key == "target") => {
+                let mut failure = Self::refused("the kernel was refused for this target");
+                failure.reasons = refusals.iter().map(Reason::from).collect();
+                // No schedule has this key: it is an option of the command line.
+                failure.reasons.iter_mut().for_each(|r| r.key = "--target".to_owned());
+                failure.help("`gemm` problems are products; `warpwright list kernels` names the others")
+            }
             CompileError::Refused(refusals) => {
                 let mut failure = Self::refused("the schedule was refused for this kernel and target");
                 failure.reasons = refusals.iter().map(Reason::from).collect();
@@ -215,12 +222,18 @@ impl From<ParseError> for Failure {
         let rendered = error.render();
         let mut lines: Vec<&str> = rendered.lines().collect();
         lines.pop();
-        Self::refused(format!("the problem was refused: {}", error.fault))
+        let failure = Self::refused(format!("the problem was refused: {}", error.fault))
             .excerpt(lines.join("\n"))
             .help("the grammar is `fwd DTYPE bN sQ[xKV] hQ[/KV] dD full|causal`, `gemm DTYPE mM nN kK nn|nt|tn|tt` or `softmax DTYPE mM nN`")
             .detail("text", &error.text)
             .detail("span", error.span)
-            .detail("fault", &error.fault)
+            .detail("fault", &error.fault);
+        let ProblemFault::HeadDim { asked } = &error.fault else {
+            return failure;
+        };
+        let allowed = HEAD_DIMS.map(|d| format!("d{d}")).join(", ");
+        let fact = "attention kernels are built for some head sizes only";
+        failure.reason("head_dim", format!("d{asked}"), fact, allowed)
     }
 }
 

@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::contest::{Contest, Entry};
+use crate::device::DeviceName;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::program::{self, AssemblerArgs};
@@ -28,6 +29,35 @@ pub struct PeerArgs {
     /// The Python that runs it.
     #[arg(long, value_name = "PROGRAM", default_value = "python3")]
     python: OsString,
+}
+
+/// The peers that the script knows.
+const KNOWN: [&str; 4] = ["cudnn", "fa2", "fa4", "cublas"];
+
+/// Refuses what the script could not time, before any work on a device.
+///
+/// # Errors
+/// Peers on the simulator, an unknown peer, or a problem without peers.
+pub fn check(args: &PeerArgs, device: DeviceName, contests: &[Contest]) -> Result<(), Failure> {
+    let Some(names) = &args.peers else { return Ok(()) };
+    let refuse = |fact: &str, allowed: String| {
+        Err(Failure::refused("the peers were refused").reason("--peers", names.as_str(), fact, allowed))
+    };
+    if device == DeviceName::Sim {
+        return refuse(
+            "peers are timed on a GPU, nothing is on the simulator",
+            "--device cuda:N, or no --peers".into(),
+        );
+    }
+    if names.split(',').any(|name| !KNOWN.contains(&name)) {
+        return refuse(
+            "the script knows no other peers",
+            format!("{}, with commas between", KNOWN.join(", ")),
+        );
+    }
+    contests
+        .iter()
+        .try_for_each(|contest| conditions(&contest.problem).map(drop))
 }
 
 /// How the script is to time, and where its records go.
@@ -79,7 +109,7 @@ pub fn run(
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let lines = std::fs::read_to_string(&records).unwrap_or_default();
     if let Some(path) = order.out {
-        files::write(path, lines.as_bytes())?;
+        files::write("--out", path, lines.as_bytes())?;
         answer::note(&format!("wrote {}", path.display()));
     }
     let summaries = summaries(&lines);
@@ -125,12 +155,15 @@ fn write_kernel(contest: &Contest, entry: &Entry, assembler: &AssemblerArgs, fol
     let io = |e: std::io::Error| Failure::refused(format!("cannot write the kernels for the script: {e}"));
     std::fs::create_dir_all(folder).map_err(io)?;
     let facts = serde_json::to_vec(&compiled.launch).map_err(|e| Failure::bug(e.to_string()))?;
-    files::write(&folder.join("launch.json"), &facts)?;
-    files::write(&folder.join("kernel.cubin"), &assembled.cubin)?;
-    files::write(
-        &folder.join("when.json"),
-        conditions(&contest.problem)?.to_string().as_bytes(),
-    )
+    let when = conditions(&contest.problem)?.to_string();
+    for (name, bytes) in [
+        ("launch.json", &facts[..]),
+        ("kernel.cubin", &assembled.cubin),
+        ("when.json", when.as_bytes()),
+    ] {
+        std::fs::write(folder.join(name), bytes).map_err(io)?;
+    }
+    Ok(())
 }
 
 /// The fields of one problem, which are those of the script: the kernel is for it alone.

@@ -1,7 +1,8 @@
 //! Which kernel solves a problem, and what each kernel supports.
 
 use oracle::Problem;
-use runner::case::{Case, CaseError, HEAD_DIMS};
+use oracle::problem::HEAD_DIMS;
+use runner::case::{Case, CaseError};
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -53,8 +54,7 @@ pub const FAMILIES: [Family; 3] = [
 
 /// Parses a problem.
 pub fn parse(text: &str) -> Result<Problem, Failure> {
-    let problem: Problem = text.parse()?;
-    Ok(problem)
+    Ok(Problem::parse_built(text)?)
 }
 
 /// Makes a problem concrete: its kernel, traced and compared with the oracle's signature, and its sizes.
@@ -66,16 +66,6 @@ pub fn case(problem: &Problem) -> Result<Case, Failure> {
 
 fn refusal(error: &CaseError) -> Failure {
     match error {
-        CaseError::HeadDim { asked } => {
-            let allowed = HEAD_DIMS.map(|d| format!("d{d}")).join(", ");
-            let fact = "attention kernels are built for some head sizes only";
-            Failure::refused("the problem was refused: head size not supported").reason(
-                "head_dim",
-                format!("d{asked}"),
-                fact,
-                allowed,
-            )
-        }
         CaseError::Problem(_) | CaseError::TooLarge { .. } => {
             Failure::refused(format!("the problem was refused: {error}"))
         }

@@ -26,7 +26,7 @@ pub fn total(axes: &[i64]) -> Option<i64> {
 /// Refuses a problem that the compiled kernel cannot serve.
 pub fn check(launch: &LaunchFacts, sizes: &Sizes) -> Result<(), Failure> {
     let refused = Failure::refused("the problem was refused: the kernel cannot serve these sizes");
-    let checked = [extents(sizes), rows(launch, sizes), grid(launch, sizes)].concat();
+    let checked = [rows(launch, sizes), grid(launch, sizes)].concat();
     if checked.is_empty() {
         return Ok(());
     }
@@ -35,21 +35,6 @@ pub fn check(launch: &LaunchFacts, sizes: &Sizes) -> Result<(), Failure> {
         .fold(refused, |failure, [key, asked, fact, allowed]| {
             failure.reason(&key, asked, fact, allowed)
         }))
-}
-
-/// Runtime sizes that 32 bits cannot round up.
-fn extents(sizes: &Sizes) -> Vec<[String; 4]> {
-    let large = sizes.iter().filter(|(_, size)| **size > LARGEST);
-    large
-        .map(|(name, size)| {
-            [
-                format!("size {name}"),
-                size.to_string(),
-                "kernels compute with signed 32-bit sizes, rounded up to tiles".to_owned(),
-                format!("1 to {LARGEST}"),
-            ]
-        })
-        .collect()
 }
 
 /// Dense rows of every tensor that the copy engine moves, once per tensor.

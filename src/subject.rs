@@ -141,7 +141,7 @@ fn schedule(asked: Option<&Path>, problem: &Problem, kernel: &Kernel) -> Result<
     match asked {
         Some(path) if path == Path::new("none") => Ok((Schedule::default(), Source::Empty)),
         Some(path) if path != Path::new("shipped") => {
-            let text = files::read(path)?;
+            let text = files::read("--schedule", path)?;
             let schedule = parse(&text, kernel, &path.display().to_string())?;
             Ok((schedule, Source::File(path.to_owned())))
         }

@@ -50,6 +50,10 @@ pub fn compile_with(
     options: Options,
 ) -> Result<Compiled, CompileError> {
     let valid = dsl::validate(kernel.clone()).map_err(CompileError::Invalid)?;
+    if target.family == Family::CpAsync {
+        // What no schedule can change is refused once, before its keys.
+        ampere::check_kernel(valid.kernel(), target)?;
+    }
     let mut refused = None;
     for candidate in plan::defaults::candidates(valid.kernel(), schedule) {
         match complete(valid.kernel(), &candidate, target, options) {

@@ -2,7 +2,7 @@
 //!
 //! A kernel is traced by running a Rust function once ([`Trace`]); the result is a [`Kernel`]: values of a tile type,
 //! named loads, dots and folds, no warps and no barriers. [`schedule::Schedule`] carries every hardware decision, as
-//! data. [`schedule::apply`] binds the two.
+//! data; `codegen::plan` binds the two.
 
 pub mod dtype;
 pub mod index;

@@ -1,6 +1,6 @@
 //! Kernels written in the DSL. Tile maths only: no warp, no barrier, no byte address.
 //!
-//! This is the tree an author (or a search) edits; [`registry`] lists every kernel by name.
+//! This is the tree an author (or a search) edits; [`schedules`] holds the schedules shipped for it.
 
 pub mod attention;
 pub mod gemm;

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! [`evaluate`](evaluate::evaluate) lists these stages in one straight function; each failure is an
-//! [`Outcome`](outcome::Outcome). The runner knows no database and proposes nothing.
+//! [`Outcome`]. The runner knows no database and proposes nothing.
 
 pub mod assemble;
 pub mod case;

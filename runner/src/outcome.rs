@@ -198,6 +198,7 @@ impl From<VerifyError> for Outcome {
             VerifyError::Input(_)
             | VerifyError::Reference(_)
             | VerifyError::Gate(_)
+            | VerifyError::Case(_)
             | VerifyError::PlainKernel { .. } => Self::Bug(ended(stage, error)),
         }
     }

@@ -30,6 +30,9 @@ Examples:
   warpwright bench --problem \"fwd bf16 b1 s8192 h16 d128 full\" --device sim
 
 On the simulated device nothing is timed: SM cycles and sustained times are predicted, and labelled as simulated.
+Only what passed verification is timed. --verify quick launches every input family on a smaller problem (the same code serves
+every size) and the timed family on the problem itself; --verify full launches every family on the problem itself, which takes
+longer than the timing from about 16k tokens on.
 A problem file has one problem per line; empty lines and lines that start with # are left out.
 --peers hands the kernels to the Python script in benches/peers, which times cuDNN, FlashAttention and cuBLAS in the same
 windows.";
@@ -41,6 +44,15 @@ pub enum Protocol {
     Burst,
     /// Windows long enough that clock and power settle.
     Sustained,
+}
+
+/// How much is verified before anything is timed.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verify {
+    /// Every input family on a smaller problem with the same code, the timed family on the problem itself.
+    Quick,
+    /// Every input family on the problem itself, as `run` does.
+    Full,
 }
 
 #[derive(clap::Args, Debug)]
@@ -60,12 +72,15 @@ pub struct Args {
     /// How to time.
     #[arg(long, value_enum, default_value = "sustained")]
     protocol: Protocol,
+    /// How much to verify before timing: quick (default) or full; the records say what was checked.
+    #[arg(long, value_enum)]
+    verify: Option<Verify>,
     /// The device: cuda:N or sim.
     #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
     device: DeviceName,
     /// Write the records to a file, one JSON object per problem and line.
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     #[command(flatten)]
     peers: PeerArgs,
     #[command(flatten)]
@@ -73,11 +88,13 @@ pub struct Args {
 }
 
 pub fn run(args: &Args) -> Result<Answer, Failure> {
+    verifies_here(args)?;
     let contests = contests(args)?;
     let entries = || contests.iter().flat_map(|contest| &contest.entries);
     for entry in entries() {
         program::compile(&entry.subject)?;
     }
+    peers::check(&args.peers, args.device, &contests)?;
     let DeviceName::Cuda(ordinal) = args.device else {
         return predictions(args, &contests);
     };
@@ -98,9 +115,10 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
         assembler: &assembler,
         target: subject::target(&args.target)?,
         plan: &plan,
+        verifies_fully: args.verify == Some(Verify::Full),
     };
     if let Some(path) = &args.out {
-        files::write(path, b"")?;
+        files::write("--out", path, b"")?;
     }
     let mut standings = vec![];
     for contest in &contests {
@@ -116,12 +134,34 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
     report(args, &device, &standings)
 }
 
+/// `--verify` is about what this program verifies itself.
+fn verifies_here(args: &Args) -> Result<(), Failure> {
+    let (true, fact) = (match args.device {
+        DeviceName::Sim => (
+            args.verify.is_some(),
+            "a prediction verifies nothing: `warpwright run` does",
+        ),
+        DeviceName::Cuda(_) => (
+            args.verify.is_some() && args.peers.peers.is_some(),
+            "the script of `--peers` verifies every contestant its own way",
+        ),
+    }) else {
+        return Ok(());
+    };
+    let asked = if args.verify == Some(Verify::Full) {
+        "full"
+    } else {
+        "quick"
+    };
+    Err(Failure::refused("there is nothing to verify here").reason("--verify", asked, fact, "no --verify"))
+}
+
 /// Appends what was measured at once, so that an end half way loses nothing.
 fn keep(args: &Args, standing: &Standing) -> Result<(), Failure> {
     let (Some(path), Some(record)) = (&args.out, &standing.record) else {
         return Ok(());
     };
-    record::append(path, record).map_err(|e| Failure::refused(format!("cannot append to {}: {e}", path.display())))
+    record::append(path, record).map_err(|e| files::unwritable("--out", path, &e))
 }
 
 /// The script times peers and ours together, on the first device it sees.
@@ -223,7 +263,13 @@ fn report(args: &Args, device: &CudaDevice, standings: &[Standing]) -> Result<An
     let list: Vec<Value> = failures()
         .map(|(problem, name, outcome)| json!({ "problem": problem, "schedule": name, "outcome": outcome }))
         .collect();
-    let mut text = format!("{}, {:?} protocol\n", device.facts().name, args.protocol).to_lowercase();
+    let verify = args.verify.unwrap_or(Verify::Quick);
+    let head = format!(
+        "{}, {:?} protocol, {verify:?} verification\n",
+        device.facts().name,
+        args.protocol
+    );
+    let mut text = head.to_lowercase();
     text += &times(standings);
     for (problem, name, outcome) in failures() {
         text += &format!("failed: {problem}, {name}: {outcome}\n");
@@ -273,7 +319,7 @@ fn texts(args: &Args) -> Result<Vec<String>, Failure> {
     let file = args
         .problems
         .as_deref()
-        .map(files::read)
+        .map(|path| files::read("--problems", path))
         .transpose()?
         .unwrap_or_default();
     let lines = file
@@ -294,7 +340,7 @@ fn texts(args: &Args) -> Result<Vec<String>, Failure> {
 
 fn named(text: &str) -> Result<(String, PathBuf), Failure> {
     match text.split_once('=') {
-        Some((name, file)) if !name.trim().is_empty() && !file.is_empty() => {
+        Some((name, file)) if !name.trim().is_empty() && !name.contains(char::is_control) && !file.is_empty() => {
             Ok((name.trim().to_owned(), PathBuf::from(file)))
         }
         _ => Err(Failure::refused("a schedule to time needs a name").reason(

@@ -74,7 +74,7 @@ pub struct Args {
     instrument: Option<Instrument>,
     /// Write the result to a file instead of standard output.
     #[arg(long, value_name = "FILE")]
-    out: Option<PathBuf>,
+    pub(super) out: Option<PathBuf>,
     #[command(flatten)]
     assembler: AssemblerArgs,
 }

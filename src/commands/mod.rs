@@ -9,8 +9,11 @@ mod list;
 mod run;
 mod trace;
 
+use std::path::Path;
+
 use crate::answer::Answer;
 use crate::failure::Failure;
+use crate::files;
 
 /// Every subcommand.
 #[derive(clap::Subcommand, Debug)]
@@ -59,8 +62,23 @@ impl Command {
         }
     }
 
+    /// The file it writes beside its answer, with its option. `compile` without `--json` writes the file alone.
+    fn output(&self, as_json: bool) -> Option<(&'static str, &Path)> {
+        let (option, file) = match self {
+            Self::Compile(args) if as_json => ("--out", args.out.as_deref()),
+            Self::Bench(args) => ("--out", args.out.as_deref()),
+            Self::Trace(args) => ("--out", Some(args.out.as_path())),
+            Self::Run(args) => ("--record", args.record.as_deref()),
+            _ => return None,
+        };
+        Some((option, file?))
+    }
+
     /// Runs it.
-    pub fn run(&self) -> Result<Answer, Failure> {
+    pub fn run(&self, as_json: bool) -> Result<Answer, Failure> {
+        if let Some((option, file)) = self.output(as_json) {
+            files::apart_from_answer(option, file, as_json)?;
+        }
         match self {
             Self::Compile(args) => compile::run(args),
             Self::Check(args) => check::run(args),

@@ -12,6 +12,7 @@ use runner::verify::{Truths, VerifyPlan};
 use crate::answer::Answer;
 use crate::device::{self, DeviceName};
 use crate::failure::Failure;
+use crate::files;
 use crate::program::{self, AssemblerArgs};
 use crate::subject::{Subject, SubjectArgs};
 
@@ -33,18 +34,18 @@ pub struct Args {
     #[arg(long, value_name = "DEVICE", default_value = "cuda:0")]
     device: DeviceName,
     /// Seed of the inputs, and of the simulator's interleaving.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, allow_negative_numbers = true)]
     seed: u64,
     /// Launches per input family.
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    #[arg(long, default_value_t = 2, allow_negative_numbers = true, value_parser = clap::value_parser!(u32).range(1..=1000))]
     launches: u32,
     /// Simulated warp instructions after which a launch counts as a hang, at least 1.
-    #[arg(long, value_name = "N", default_value_t = SimOptions::default().instruction_budget,
+    #[arg(long, value_name = "N", default_value_t = SimOptions::default().instruction_budget, allow_negative_numbers = true,
           value_parser = clap::value_parser!(u64).range(1..))]
     sim_instructions: u64,
     /// Append the record of this run to a file, one JSON object a line.
     #[arg(long, value_name = "FILE")]
-    record: Option<PathBuf>,
+    pub(super) record: Option<PathBuf>,
     #[command(flatten)]
     assembler: AssemblerArgs,
 }
@@ -53,6 +54,9 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
     let subject = args.subject.load()?;
     // Refusals come before any work on a device.
     program::compile(&subject)?;
+    if let Some(path) = &args.record {
+        files::appendable("--record", path)?;
+    }
     match args.device {
         DeviceName::Cuda(ordinal) => {
             device::require(ordinal)?;
@@ -91,8 +95,7 @@ fn on<D: Device>(device: &D, subject: &Subject, args: &Args) -> Result<Answer, F
     let evaluation = evaluate_untimed(&bench, &candidate, &mut Truths::new());
     if let Some(path) = &args.record {
         let record = Record::new(device.facts(), &candidate, &evaluation);
-        record::append(path, &record)
-            .map_err(|e| Failure::refused(format!("cannot append to {}: {e}", path.display())))?;
+        record::append(path, &record).map_err(|e| files::unwritable("--record", path, &e))?;
     }
     answer(&evaluation, device, subject)
 }

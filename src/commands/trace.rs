@@ -32,7 +32,7 @@ pub struct Args {
     subject: SubjectArgs,
     /// Where the trace JSON goes.
     #[arg(long, value_name = "FILE")]
-    out: PathBuf,
+    pub(super) out: PathBuf,
     /// The device: sim or cuda:N.
     #[arg(long, value_name = "DEVICE", default_value = "sim")]
     device: DeviceName,
@@ -51,7 +51,7 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
     let prediction = predicted::predict(&subject, &compiled)?;
     let report = timeline(&subject, &compiled)?;
     let json = chrome_json(&report, &|warp| lane(warp, compiled.program.producer_warps));
-    files::write(&args.out, json.as_bytes())?;
+    files::write("--out", &args.out, json.as_bytes())?;
     let text = format!(
         "{}, {}\n{}",
         subject.problem(),
@@ -76,7 +76,7 @@ fn stamped(args: &Args, subject: &Subject, device: &CudaDevice) -> Result<Answer
     let words = stamps::of_launch(device, &subject.case, (&image, &compiled.launch))
         .map_err(|error| Failure::of_outcome(&Outcome::of_device(Stage::Time, &error)))?;
     let ctas = stamps::parse(&compiled.launch, &words).unwrap_or_default();
-    files::write(&args.out, stamps::chrome_json(&ctas, false).as_bytes())?;
+    files::write("--out", &args.out, stamps::chrome_json(&ctas, false).as_bytes())?;
     let (most, mean) = stamps::cycles(&ctas);
     let text = format!(
         "{}, {} on {}: {most} SM cycles on the slowest SM, {mean:.0} on average\n",

@@ -226,6 +226,42 @@ fn help_has_examples_and_exit_codes() {
     }
 }
 
+#[test]
+fn help_and_version_are_json_where_json_is_asked_for() {
+    for (args, command, part) in [
+        (&["--json", "--help"][..], "help", "Usage: warpwright"),
+        (&["--json", "help"], "help", "Usage: warpwright"),
+        (&["help", "--json"], "help", "Usage: warpwright"),
+        (&["help", "--json", "bench"], "help", "Usage: warpwright bench"),
+        (&["--json", "help", "bench"], "help", "Usage: warpwright bench"),
+        (&["compile", "--help", "--json"], "help", "Usage: warpwright compile"),
+        (&["--json", "--version"], "version", env!("CARGO_PKG_VERSION")),
+    ] {
+        let json = warpwright(args).exits(0).json();
+        assert_eq!(
+            (&json["ok"], &json["exit_code"], &json["command"]),
+            (&true.into(), &0.into(), &command.into()),
+            "{args:?}"
+        );
+        assert!(json["text"].as_str().is_some_and(|t| t.contains(part)), "{json:#}");
+        let is_version = json["version"] == env!("CARGO_PKG_VERSION");
+        assert_eq!(is_version, command == "version", "{json:#}");
+    }
+    // Without `--json` it stays text.
+    assert!(warpwright(&["--version"]).exits(0).text().starts_with("warpwright "));
+}
+
+/// Both ways in which callers open it; the second looks as a standard output that was closed before the start.
+#[test]
+fn an_answer_thrown_away_on_purpose_is_a_success() {
+    for reads in [false, true] {
+        let mut options = std::fs::OpenOptions::new();
+        let null = options.write(true).read(reads).open("/dev/null");
+        let ran = with_stdout(&["list"], null.expect("a device that takes everything"));
+        assert_eq!(ran, (Some(0), String::new()), "opened for reading too: {reads}");
+    }
+}
+
 /// Runs the binary with this standard output; exit code and standard error.
 fn with_stdout(args: &[&str], stdout: impl Into<std::process::Stdio>) -> (Option<i32>, String) {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_warpwright"));

@@ -2,7 +2,7 @@
 
 use tools::testing::tools_or_skip;
 
-use crate::support::{ATTENTION, Folder, GEMM, SOFTMAX, warpwright};
+use crate::support::{ATTENTION, Folder, GEMM, SOFTMAX, assert_reason, run, warpwright};
 
 fn emit(problem: &str, stage: &str, more: &[&str]) -> Vec<u8> {
     let mut args = vec!["compile", "--problem", problem, "--emit", stage];
@@ -12,6 +12,43 @@ fn emit(problem: &str, stage: &str, more: &[&str]) -> Vec<u8> {
 
 fn text(problem: &str, stage: &str) -> String {
     String::from_utf8(emit(problem, stage, &["--schedule", "none"])).expect("text")
+}
+
+/// One stream cannot hold the answer and the file: refused before any work, by whatever name the file has.
+#[test]
+fn a_file_that_is_standard_output_is_refused_beside_an_answer() {
+    let compile = ["compile", "--problem", GEMM, "--emit", "ptx", "--out"];
+    for path in ["/dev/stdout", "/proc/self/fd/1", "/dev/fd/1"] {
+        let error = warpwright(&[&compile[..], &[path, "--json"]].concat()).refused(2);
+        assert_reason(&error, "--out", path, "no `--json`");
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|m| m.contains("`--out` and `--json`")),
+            "{error:#}"
+        );
+        // Nothing but the PTX is written without `--json`.
+        let text = warpwright(&[&compile[..], &[path]].concat()).exits(0).text();
+        assert!(text.starts_with("//") && text.ends_with("}\n"), "{text}");
+        for (command, option) in [("trace", "--out"), ("bench", "--out"), ("run", "--record")] {
+            let args = [command, "--problem", GEMM, "--device", "sim", option, path];
+            let error = warpwright(&args).exits(2).stderr;
+            assert!(error.contains(&format!("`{option}` and the answer")), "{error}");
+            let error = warpwright(&[&args[..], &["--json"]].concat()).refused(2);
+            assert_reason(&error, option, path, "a file of its own");
+        }
+    }
+    let folder = Folder::new();
+    let file = folder.file("shared", "");
+    let shared = std::fs::OpenOptions::new().append(true).open(&file);
+    let into = |stdout: std::fs::File, path: &str| {
+        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_warpwright"));
+        run(command.args(compile).args([path, "--json"]).stdout(stdout))
+    };
+    into(shared.expect("just written"), &file).exits(2);
+    // What is thrown away cannot mix.
+    let null = std::fs::OpenOptions::new().write(true).open("/dev/null");
+    into(null.expect("a device that takes everything"), "/dev/null").exits(0);
 }
 
 #[test]

@@ -215,6 +215,19 @@ fn records_are_appended_line_by_line() {
 }
 
 #[test]
+fn verification_is_chosen_where_there_is_one() {
+    for verify in ["quick", "full"] {
+        let asked = ["bench", "--problem", GEMM, "--verify", verify, "--json"];
+        let error = warpwright(&[&asked[..], &["--device", "sim"]].concat()).refused(2);
+        assert_reason(&error, "--verify", verify, "no --verify");
+        let error = warpwright(&[&asked[..], &["--peers", "cublas"]].concat()).refused(2);
+        assert_reason(&error, "--verify", verify, "no --verify");
+    }
+    let error = warpwright(&["bench", "--problem", GEMM, "--verify", "none", "--json"]).refused(2);
+    assert!(error.to_string().contains("quick, full"), "{error:#}");
+}
+
+#[test]
 fn schedules_to_time_have_names_of_their_own() {
     let error = warpwright(&[
         "bench",

@@ -7,5 +7,6 @@ mod compile;
 mod devices;
 mod fuzz;
 mod goldens;
+mod hostile;
 mod refusals;
 mod support;

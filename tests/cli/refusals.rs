@@ -9,7 +9,7 @@ fn problem_error(problem: &str) -> serde_json::Value {
 #[test]
 fn illegal_problems_are_refused_at_their_place() {
     for (problem, span, message) in [
-        ("fwd bf16 b0 s1 h1 d64 full", (10, 11), "allowed: 1 to 2147483647"),
+        ("fwd bf16 b0 s1 h1 d64 full", (10, 11), "allowed: 1 to 1073741824"),
         ("fwd bf16 b1 s0 h1 d64 full", (13, 14), "q_len 0"),
         ("fwd bf16 b1 s8x0 h1 d64 full", (15, 16), "kv_len 0"),
         ("fwd bf16 b1 s8 h32/7 d64 full", (19, 20), "4 or 8"),
@@ -19,7 +19,7 @@ fn illegal_problems_are_refused_at_their_place() {
         (
             "gemm bf16 m128 n99999999999999999999 k8 nn",
             (16, 36),
-            "allowed: 1 to 2147483647",
+            "allowed: 1 to 1073741824",
         ),
         ("fwd bf16 b1 s8 h4 d64", (21, 21), "ends where"),
         ("fwd bf16 b1 s8 h4 d64 full full", (27, 31), "nothing more"),
@@ -49,15 +49,27 @@ fn the_place_is_shown_with_carets() {
 
 #[test]
 fn unsupported_head_sizes_are_refused() {
-    for head_dim in [8, 96, 192, 512] {
+    // Whatever is wrong with the number, one message, and its place.
+    for head_dim in ["0", "8", "63", "72", "96", "192", "512", "520", "4294967296"] {
         let error = problem_error(&format!("fwd bf16 b1 s8 h4 d{head_dim} full"));
         assert_reason(&error, "head_dim", &format!("d{head_dim}"), "d64, d128, d256");
+        let message = "but attention kernels are built for some head sizes only; allowed: 64, 128, 256";
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|m| m.contains(&format!("head_dim {head_dim}, {message}"))),
+            "{error:#}"
+        );
+        assert_eq!(
+            (&error["span"]["start"], &error["span"]["end"]),
+            (&19.into(), &(19 + head_dim.len()).into())
+        );
     }
 }
 
 #[test]
 fn numbers_that_overflow_are_refused() {
-    let error = problem_error("fwd bf16 b2147483647 s2147483647 h2147483647 d64 full");
+    let error = problem_error("fwd bf16 b1073741824 s1073741824 h1073741824 d64 full");
     assert!(
         error["message"].as_str().is_some_and(|m| m.contains("2^48")),
         "{error:#}"
@@ -281,11 +293,15 @@ fn what_is_not_assembled_says_why() {
         ])
         .refused(3)
     };
-    let error = cubin(&folder.path("no-ptxas"));
-    assert!(
-        error["message"].as_str().is_some_and(|m| m.contains("is not a file")),
-        "{error:#}"
-    );
+    for ptxas in [
+        folder.path("no-ptxas"),
+        folder.file("text", "no program"),
+        "/".to_owned(),
+    ] {
+        let error = cubin(&ptxas);
+        let message = format!("{ptxas} named by --ptxas is not a file that can be executed");
+        assert_eq!(error["message"], message, "{error:#}");
+    }
     let error = cubin(&folder.script("not-ptxas", "echo hello"));
     assert!(
         error["message"]
@@ -470,6 +486,38 @@ fn an_incomplete_set_of_tiles_names_what_is_missing() {
 
 #[test]
 fn sizes_that_cannot_be_rounded_up_in_32_bits_are_refused() {
-    let error = problem_error("gemm bf16 m2147483640 n8 k8 nn");
-    assert_reason(&error, "size m", "2147483640", "1073741824");
+    for m in ["1073741825", "2147483640", "4294967296"] {
+        let error = problem_error(&format!("gemm bf16 m{m} n8 k8 nn"));
+        let message = format!("m {m}, but kernels compute with signed 32-bit sizes");
+        assert!(
+            error["message"]
+                .as_str()
+                .is_some_and(|t| t.contains(&message) && t.contains("1 to 1073741824")),
+            "{error:#}"
+        );
+    }
+}
+
+/// One refusal that names the option, not a list of schedule keys that no value would mend.
+#[test]
+fn kernels_past_a_target_are_refused_once() {
+    for problem in [ATTENTION, "softmax bf16 m64 n1000"] {
+        for command in ["check", "run"] {
+            for schedule in ["none", "shipped"] {
+                let args = [
+                    "--problem",
+                    problem,
+                    "--schedule",
+                    schedule,
+                    "--target",
+                    "sm_80",
+                    "--json",
+                ];
+                let error = warpwright(&[&[command], &args[..]].concat()).refused(2);
+                assert_reason(&error, "--target", "for sm_80", "sm_90a for this kernel");
+                assert_eq!(error["reasons"].as_array().map(Vec::len), Some(1), "{error:#}");
+                assert!(error["help"].as_str().is_some_and(|h| h.contains("gemm")), "{error:#}");
+            }
+        }
+    }
 }

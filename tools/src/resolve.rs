@@ -2,6 +2,7 @@
 
 use std::env;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -108,9 +109,9 @@ pub enum ToolError {
     /// A binary is there but is not the pinned one, or the folder is broken.
     #[error(transparent)]
     Fetch(#[from] FetchError),
-    /// A named binary does not exist.
-    #[error("{} named by {named_by} is not a file", path.display())]
-    NotAFile {
+    /// A named binary does not exist, or nobody may execute it.
+    #[error("{} named by {named_by} is not a file that can be executed", path.display())]
+    NotAProgram {
         /// The path.
         path: PathBuf,
         /// Who named it.
@@ -264,8 +265,9 @@ fn resolve_named(kind: ToolKind, options: &ResolveOptions) -> Result<Option<Tool
         (None, Some(path)) if !path.is_empty() => (PathBuf::from(path), Origin::Environment, kind.env_var()),
         _ => return Ok(None),
     };
-    if !path.is_file() {
-        return Err(ToolError::NotAFile { path, named_by });
+    let is_program = |m: std::fs::Metadata| m.is_file() && m.permissions().mode() & 0o111 != 0;
+    if !path.metadata().is_ok_and(is_program) {
+        return Err(ToolError::NotAProgram { path, named_by });
     }
     let tool = Tool::at(kind, &path, origin)?;
     match asked_version(kind, options) {

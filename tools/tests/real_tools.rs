@@ -300,7 +300,7 @@ fn a_named_assembler_wins_but_must_have_the_asked_version() {
     };
     assert!(matches!(
         tools::resolve::resolve(ToolKind::Ptxas, &options),
-        Err(ToolError::NotAFile { .. })
+        Err(ToolError::NotAProgram { .. })
     ));
 }
 

@@ -18,7 +18,7 @@ usage: cargo xtask COMMAND
 
   try                     the main job: run a tuned kernel on a GPU, or check and compile it without one
   tools [VERSION...]      fetch the pinned assembler and disassemblers; VERSION names further assembler versions, or 'all'
-  test [--require-tools]  everything a change must pass: format, lints, house rules, doc tests, tests
+  test [--require-tools]  everything a change must pass: format, lints, docs, house rules, doc tests, tests
   tidy                    the house rules only
   goldens [ARGS...]       rewrite the golden files from what the tests produce; ARGS go to `cargo test`
 ";

@@ -38,6 +38,9 @@ pub fn run(root: &Path, args: &[String]) -> anyhow::Result<ExitCode> {
         "warnings",
     ];
     steps.command("lints", root, cargo(&environment).args(lint));
+    let docs = ["doc", "--quiet", "--workspace", "--no-deps"];
+    let mut rustdoc = cargo(&environment);
+    steps.command("docs", root, rustdoc.args(docs).env("RUSTDOCFLAGS", "-D warnings"));
     steps.check("house rules", || tidy::run(root));
     let mut summaries = vec![peers_tests(&mut steps, root)];
     let doc_tests = steps.command(

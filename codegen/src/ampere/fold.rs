@@ -1,6 +1,6 @@
 //! Lowering of folds: sums of dots over a ring of slots.
 
-use dsl::ir::{CarryKind, Fold as IrFold, Op, Operand as IrOperand, Shape, ValueId};
+use dsl::ir::{CarryKind, Fold as IrFold, Op, Operand as IrOperand, ValueId};
 use dsl::schedule::Direction;
 
 use crate::error::{CompileError, Refusal};
@@ -17,7 +17,6 @@ const STAGES: std::ops::RangeInclusive<u32> = 2..=8;
 
 impl Build<'_> {
     pub(super) fn fold(&mut self, id: ValueId, f: &IrFold) -> Result<(), CompileError> {
-        self.plain_sums(f)?;
         let choice = self.l.scheduled.choices.folds[&id].clone();
         let ahead = self.l.var(&format!("{}_ahead", f.name));
         self.l.iters.insert((f.iter, 0), ahead);
@@ -64,61 +63,6 @@ impl Build<'_> {
             dots,
         }));
         Ok(())
-    }
-
-    /// Every carry is a sum of one dot, and the body holds nothing else.
-    fn plain_sums(&self, f: &IrFold) -> Result<(), CompileError> {
-        let key = |name: &str| format!("folds.{}.{name}", f.name);
-        let allowed = "sums of dots of loaded tiles, with calculations after the fold";
-        let mut refusals = vec![];
-        for c in &f.carries {
-            let fact = match &c.kind {
-                CarryKind::Sum { rescaled: true, .. } | CarryKind::Reference => {
-                    Some("a rescaled fold moves its sums between the dots of a trip")
-                }
-                CarryKind::Next(_) => Some("a carried value is computed between the dots of a trip"),
-                CarryKind::Sum { contribution, .. } if !matches!(self.l.kernel.op(*contribution), Op::Dot { .. }) => {
-                    Some("its contribution is not a dot")
-                }
-                CarryKind::Sum { .. } => None,
-            };
-            if let Some(fact) = fact {
-                refusals.push(Refusal::new(
-                    key(&c.name),
-                    "this carry",
-                    format!("{fact}, which {} does not do", self.l.target.name),
-                    allowed,
-                ));
-            }
-        }
-        for v in &f.body {
-            let contribution = f
-                .carries
-                .iter()
-                .any(|c| matches!(c.kind, CarryKind::Sum { contribution, .. } if contribution == *v));
-            let fine = match self.l.kernel.op(*v) {
-                Op::Const(_) | Op::Param(_) | Op::FoldArg { .. } => true,
-                Op::Load { .. } => matches!(self.l.kernel.value(*v).ty.shape, Shape::Mat(..)),
-                Op::Dot { .. } => contribution,
-                _ => false,
-            };
-            if !fine {
-                refusals.push(Refusal::new(
-                    key(&self.l.kernel.label(*v)),
-                    "this operation inside the fold",
-                    format!(
-                        "on {} a fold body holds loads and the dots that are summed",
-                        self.l.target.name
-                    ),
-                    allowed,
-                ));
-            }
-        }
-        if refusals.is_empty() {
-            Ok(())
-        } else {
-            Err(CompileError::Refused(refusals))
-        }
     }
 
     /// One `cp.async` group holds a trip's tiles, so they move through their slots together.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dsl::Ix;
-use dsl::ir::{At, Op, Shape, TensorId, ValueId};
+use dsl::ir::{At, Op, TensorId, ValueId};
 use dsl::schedule::Persistence;
 
 use crate::error::{CompileError, Refusal};
@@ -23,6 +23,7 @@ const OTHER_REGISTERS: u32 = 80;
 /// # Errors
 /// What the kernel or its schedule asks that this target cannot do.
 pub fn lower(scheduled: &Scheduled, target: &Target) -> Result<Program, CompileError> {
+    refuse::kernel(&scheduled.kernel, target)?;
     let refusals = refuse::schedule(&scheduled.schedule);
     if !refusals.is_empty() {
         return Err(CompileError::Refused(refusals));
@@ -57,7 +58,6 @@ pub(super) struct Build<'a> {
 
 impl Build<'_> {
     fn value(&mut self, id: ValueId) -> Result<(), CompileError> {
-        let is_matrix = matches!(self.l.kernel.value(id).ty.shape, Shape::Mat(..));
         match self.l.kernel.op(id).clone() {
             Op::Const(_) | Op::Param(_) | Op::FoldArg { .. } => {}
             Op::Fold(f) => self.fold(id, &f)?,
@@ -74,26 +74,6 @@ impl Build<'_> {
                 }
             }
             Op::Store { tensor, at, src } => self.store(tensor, &at, src)?,
-            Op::Load { .. } if is_matrix => {
-                return Err(self
-                    .refuse(
-                        id,
-                        "a tile loaded outside a fold",
-                        "tiles are copied as operands of a fold's dots",
-                        "a load inside the fold",
-                    )
-                    .into());
-            }
-            Op::Dot { .. } => {
-                return Err(self
-                    .refuse(
-                        id,
-                        "a dot outside a fold",
-                        "dots are pipelined as part of a fold",
-                        "a fold of one trip",
-                    )
-                    .into());
-            }
             _ => {
                 let (mut local, mut out) = (BTreeMap::new(), vec![]);
                 self.l.calc(id, Form { masked: true, stage: 0 }, &mut local, &mut out)?;

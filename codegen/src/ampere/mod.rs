@@ -27,6 +27,7 @@ use crate::role::{Expr, RegTileId, RoleProgram, SmemTile, Stmt, VarId};
 
 pub use emit::emit;
 pub use lower::lower;
+pub use refuse::kernel as check_kernel;
 
 /// A program without roles: one block of the grid per CTA.
 #[derive(Clone, Debug, PartialEq)]

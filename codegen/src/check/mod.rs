@@ -2,7 +2,7 @@
 //!
 //! It reads the program and the limits of the target, and nothing of the passes that made it. Two kinds of rules:
 //! budgets and shapes, checked statement by statement; and the protocol, checked by running the producer and the
-//! consumer warps over blocks of several trip counts, with vector clocks in place of luck ([`simulate`]).
+//! consumer warps over blocks of several trip counts, with vector clocks in place of luck (`check/simulate`).
 //! Not followed here: the mailbox of a dynamic grid, which the emitter alone writes, and whether the value that one form of a
 //! loop's trips leaves in a register is the one that another form expects (`lower/forms.rs` refuses such folds). The
 //! simulator runs both on the PTX. Counts of barriers and expected bytes are compared with the PTX in `tests/check/emitted.rs`.

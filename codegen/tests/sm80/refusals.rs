@@ -32,28 +32,35 @@ fn one(kernel: &Kernel, s: &Schedule, key: &str, fact: &str) {
     );
 }
 
+/// One refusal, whatever the schedule says: no schedule makes a product of another kernel.
 #[test]
-fn a_rescaled_fold() {
-    let kernel = kernels::row_softmax::row_softmax(DType::Bf16).unwrap();
-    let reasons = refused(&kernel, &Schedule::default().tile("m_tile", 64).tile("n_tile", 64));
-    let rescaled = reasons
-        .iter()
-        .find(|r| r.key == "folds.sum.l")
-        .expect("a refusal about the sum");
-    assert!(rescaled.fact.contains("rescaled fold"), "{rescaled}");
-    assert!(rescaled.allowed.contains("sums of dots"), "{rescaled}");
-}
-
-#[test]
-fn a_fold_without_dots() {
-    let s = Schedule::default().tile("m_tile", 64).tile("n_tile", 64);
-    let reasons = refused(&kernels_of_ours::row_sums(DType::F16), &s);
-    assert!(
-        reasons
-            .iter()
-            .any(|r| r.key == "folds.over.sum" && r.fact.contains("not a dot")),
-        "{reasons:?}"
-    );
+fn kernels_that_are_no_products_are_refused_once() {
+    let spec = kernels::attention::Spec {
+        dtype: DType::Bf16,
+        head_dim: 64,
+        causal: true,
+    };
+    let attention = kernels::attention::forward(spec).unwrap();
+    let softmax = kernels::row_softmax::row_softmax(DType::Bf16).unwrap();
+    let sums = kernels_of_ours::row_sums(DType::F16);
+    for (kernel, has) in [
+        (&attention, "sums of fold `kv` rescaled between its dots"),
+        (&attention, "a tile loaded outside of folds"),
+        (&softmax, "a store in fold `write`"),
+        (&sums, "a sum of fold `over` that is not of dots"),
+    ] {
+        let of_another_target = Schedule::default().registers(24, 240).producer_warps(1);
+        for s in [Schedule::default(), of_another_target] {
+            one(kernel, &s, "target", has);
+            let reason = &refused(kernel, &s)[0];
+            assert!(
+                reason.asked == format!("kernel `{}` for sm_80", kernel.name),
+                "{reason}"
+            );
+            assert!(reason.allowed.contains("sm_90a"), "{reason}");
+            assert!(reason.site.is_some(), "{reason}");
+        }
+    }
 }
 
 #[test]

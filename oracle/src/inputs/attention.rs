@@ -3,7 +3,7 @@
 use super::hash::{Purpose, Stream};
 use super::{Family, Operand, alternate, by_rows, encode_finite};
 use crate::dtype::Dtype;
-use crate::problem::AttentionForward;
+use crate::problem::{AttentionForward, MAX_HEAD_DIM};
 
 /// Steepest ramp of `growing-max` per key: 6 nats over 64 keys is 8.7 binary units, above the threshold of 8 at which
 /// lazy rescaling acts.
@@ -104,6 +104,7 @@ impl<'a> Rows<'a> {
             _ => (p.kv_len, p.kv_heads),
         };
         let group = u64::from(heads / p.kv_heads.max(1)).max(1);
+        let mut buffers = [[0.0; MAX_HEAD_DIM as usize]; 2];
         by_rows(p.head_dim, start, out, |index, first, part| {
             let (outer, head) = (index / u64::from(heads), index % u64::from(heads));
             let (batch, position) = (outer / u64::from(len), outer % u64::from(len));
@@ -118,15 +119,38 @@ impl<'a> Rows<'a> {
             } else {
                 None
             };
-            for (d, bits) in (u64::from(first)..).zip(part) {
+            // `head_dim` was checked, so a row fits.
+            let [noise, spike] = buffers.each_mut().map(|b| &mut b[..part.len()]);
+            self.noise(operand, (&row, target), u64::from(first), [noise, spike]);
+            let numbers = noise.iter().zip(spike.iter());
+            for ((d, bits), (noise, spike)) in (u64::from(first)..).zip(part).zip(numbers) {
                 let value = match operand {
-                    Operand::Q => self.q_value(&row, target, d),
-                    Operand::K => self.k_value(&row, d),
-                    _ => self.v_value(&row, d),
+                    Operand::Q => self.q_value(&row, target, d, [*noise, *spike]),
+                    Operand::K => self.k_value(&row, d, *noise),
+                    _ => self.v_value(&row, d, *noise),
                 };
                 *bits = encode_finite(p.dtype, value);
             }
         });
+    }
+
+    /// The normal numbers of a part of a row, where its family uses them: its own, and those of the key that a query of
+    /// `late-spike` is built from.
+    fn noise(&self, operand: Operand, (row, target): (&Row, Option<Row>), first: u64, [noise, spike]: [&mut [f32]; 2]) {
+        match (operand, self.family) {
+            (_, Family::NearOverflow) | (Operand::K, Family::OneHot) => {}
+            (Operand::Q, Family::OneHot) if target.is_some() => {}
+            (Operand::Q, Family::LateSpike) => {
+                self.q.normals(row.base + first, 1, noise);
+                if let Some(key) = target {
+                    self.k.normals(key.base + first, 1, spike);
+                }
+            }
+            (Operand::K, Family::ConstantRows) => self.k.normals(self.channel(row, first), 1, noise),
+            (Operand::Q, _) => self.q.normals(row.base + first, 1, noise),
+            (Operand::K, _) => self.k.normals(row.base + first, 1, noise),
+            _ => self.v.normals(row.base + first, 1, noise),
+        }
     }
 
     /// The key row that a query row of a matching family is built from; `None` for a row that sees no key.
@@ -149,43 +173,37 @@ impl<'a> Rows<'a> {
         })
     }
 
-    fn q_value(&self, row: &Row, target: Option<Row>, d: u64) -> f32 {
-        let noise = || self.q.normal(row.base + d);
+    fn q_value(&self, row: &Row, target: Option<Row>, d: u64, [noise, spike]: [f32; 2]) -> f32 {
         match self.family {
-            Family::Normal | Family::ConstantRows => noise(),
-            Family::GrowingMax => alternate(row.position) * self.channel_sign(row, d) + 0.5 * noise(),
-            Family::LateSpike => match target {
-                Some(key) => SPIKE_GAIN * self.k.normal(key.base + d) + 0.5 * noise(),
-                None => noise(),
-            },
-            Family::OneHot => target.map_or_else(noise, |key| ONE_HOT_GAIN * self.sign.sign(key.base + d)),
-            Family::Alternating => alternate(d) * (1.0 + 0.25 * noise()),
+            Family::Normal | Family::ConstantRows => noise,
+            Family::GrowingMax => alternate(row.position) * self.channel_sign(row, d) + 0.5 * noise,
+            Family::LateSpike if target.is_some() => SPIKE_GAIN * spike + 0.5 * noise,
+            Family::LateSpike => noise,
+            Family::OneHot => target.map_or(noise, |key| ONE_HOT_GAIN * self.sign.sign(key.base + d)),
+            Family::Alternating => alternate(d) * (1.0 + 0.25 * noise),
             Family::NearOverflow => self.near_overflow_qk() * target.map_or(0.0, |key| self.sign.sign(key.base + d)),
-            Family::Tiny => tiny_qk(self.p.dtype) * noise(),
+            Family::Tiny => tiny_qk(self.p.dtype) * noise,
         }
     }
 
-    fn k_value(&self, row: &Row, d: u64) -> f32 {
-        let noise = || self.k.normal(row.base + d);
+    fn k_value(&self, row: &Row, d: u64, noise: f32) -> f32 {
         match self.family {
-            Family::Normal | Family::LateSpike => noise(),
-            Family::GrowingMax => self.ramp(row) * self.channel_sign(row, d) + 0.5 * noise(),
-            Family::ConstantRows => self.k.normal(self.channel(row, d)),
+            Family::Normal | Family::LateSpike | Family::ConstantRows => noise,
+            Family::GrowingMax => self.ramp(row) * self.channel_sign(row, d) + 0.5 * noise,
             Family::OneHot => self.sign.sign(row.base + d),
-            Family::Alternating => 1.0 + 0.25 * noise(),
+            Family::Alternating => 1.0 + 0.25 * noise,
             Family::NearOverflow => self.near_overflow_qk() * self.sign.sign(row.base + d),
-            Family::Tiny => tiny_qk(self.p.dtype) * noise(),
+            Family::Tiny => tiny_qk(self.p.dtype) * noise,
         }
     }
 
-    fn v_value(&self, row: &Row, d: u64) -> f32 {
-        let noise = || self.v.normal(row.base + d);
+    fn v_value(&self, row: &Row, d: u64, noise: f32) -> f32 {
         match self.family {
-            Family::Normal | Family::GrowingMax | Family::LateSpike | Family::OneHot => noise(),
-            Family::ConstantRows => self.channel_gain(row, d) + 0.5 * noise(),
-            Family::Alternating => alternate(row.position) * self.pair_sign(row, d) * (1.0 + 0.25 * noise()),
+            Family::Normal | Family::GrowingMax | Family::LateSpike | Family::OneHot => noise,
+            Family::ConstantRows => self.channel_gain(row, d) + 0.5 * noise,
+            Family::Alternating => alternate(row.position) * self.pair_sign(row, d) * (1.0 + 0.25 * noise),
             Family::NearOverflow => near_overflow_v(self.p.dtype) * (2.0 * self.v.uniform(row.base + d) - 1.0),
-            Family::Tiny => tiny_v(self.p.dtype) * (self.channel_gain(row, d) + 0.25 * noise()),
+            Family::Tiny => tiny_v(self.p.dtype) * (self.channel_gain(row, d) + 0.25 * noise),
         }
     }
 

@@ -46,15 +46,6 @@ impl Stream {
         mix(self.key.wrapping_add(index.wrapping_mul(GOLDEN)))
     }
 
-    /// N(0, 1) by Box-Muller; never beyond 5.8 in size, because the uniform below the logarithm has 24 bits.
-    pub(super) fn normal(self, index: u64) -> f32 {
-        let bits = self.bits(index);
-        let unit = 1.0 / (1 << 24) as f32;
-        let radius_uniform = ((bits >> 40) + 1) as f32 * unit;
-        let angle_uniform = ((bits >> 8) & 0xff_ffff) as f32 * unit;
-        (-2.0 * libm::logf(radius_uniform)).sqrt() * libm::cosf(std::f32::consts::TAU * angle_uniform)
-    }
-
     /// Uniform in [0, 1).
     pub(super) const fn uniform(self, index: u64) -> f32 {
         (self.bits(index) >> 40) as f32 * (1.0 / (1 << 24) as f32)

@@ -20,6 +20,7 @@
 mod attention;
 mod hash;
 mod matrix;
+mod normal;
 
 use std::fmt;
 use std::str::FromStr;

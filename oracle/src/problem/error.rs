@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use super::{MAX_DIM, MAX_ELEMS, MAX_HEAD_DIM};
+use super::{HEAD_DIMS, MAX_DIM, MAX_ELEMS};
 
 /// A half-open byte range of the problem text; always on character boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -61,6 +61,9 @@ impl fmt::Display for Field {
     }
 }
 
+/// Why extents end where they do.
+const SIZES: &str = "kernels compute with signed 32-bit sizes, rounded up to tiles";
+
 /// What is wrong with a problem, independent of how it was written down.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
 #[serde(tag = "fault", rename_all = "snake_case")]
@@ -84,7 +87,7 @@ pub enum ProblemFault {
     Trailing { asked: String },
     #[error("asked for {field} 0, but no extent may be empty; allowed: 1 to {MAX_DIM}")]
     Zero { field: Field },
-    #[error("asked for {field} {asked}, but kernels index with signed 32-bit coordinates; allowed: 1 to {MAX_DIM}")]
+    #[error("asked for {field} {asked}, but {SIZES}; allowed: 1 to {MAX_DIM}")]
     TooLarge { field: Field, asked: String },
     #[error(
         "asked for {heads} query heads over {kv_heads} key heads, which do not divide; allowed kv_heads near it: {}",
@@ -92,11 +95,10 @@ pub enum ProblemFault {
     )]
     HeadsDoNotDivide { heads: u32, kv_heads: u32 },
     #[error(
-        "asked for head_dim {head_dim}, but rows are moved in 16-byte units; allowed: multiples of 8 from 8 to \
-         {MAX_HEAD_DIM}, nearest {}",
-        nearest_head_dim(*head_dim)
+        "asked for head_dim {asked}, but attention kernels are built for some head sizes only; allowed: {}",
+        head_dims()
     )]
-    HeadDim { head_dim: u32 },
+    HeadDim { asked: String },
     #[error("the tensor {tensor} would have {count} elements; allowed: at most 2^48 = {MAX_ELEMS}")]
     TooManyElements { tensor: &'static str, count: u128 },
 }
@@ -133,16 +135,12 @@ fn near_divisors(heads: u32, kv_heads: u32) -> String {
     near.join(" or ")
 }
 
-fn nearest_head_dim(head_dim: u32) -> String {
-    let below = head_dim / 8 * 8;
-    if below >= MAX_HEAD_DIM {
-        MAX_HEAD_DIM.to_string()
-    } else if below == 0 {
-        "8".to_owned()
-    } else {
-        format!("{below} or {}", below + 8)
-    }
+fn head_dims() -> String {
+    HEAD_DIMS.map(|d| d.to_string()).join(", ")
 }
+
+/// Longest part of a text that a terminal is shown.
+const SHOWN_CHARS: usize = 120;
 
 /// A refused problem text, with the place of the fault.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize)]
@@ -157,19 +155,20 @@ pub struct ParseError {
 }
 
 impl ParseError {
-    /// Three lines for a terminal: the text, carets under the span, and the fault.
+    /// Three lines for a terminal: the text, carets under the span, and the fault. Of a long text the part around the span,
+    /// of a long span its beginning; control characters as spaces.
     #[must_use]
     pub fn render(&self) -> String {
-        let before = self.text.get(..self.span.start).map_or(0, |s| s.chars().count());
-        let under = self
-            .text
-            .get(self.span.start..self.span.end)
-            .map_or(1, |s| s.chars().count());
-        let line = self.text.replace(['\n', '\r', '\t'], " ");
+        let count = |text: Option<&str>| text.map_or(0, |s| s.chars().count());
+        let before = count(self.text.get(..self.span.start));
+        let under = count(self.text.get(self.span.start..self.span.end)).clamp(1, SHOWN_CHARS / 2);
+        let skipped = before.saturating_sub(SHOWN_CHARS / 2);
+        let shown = self.text.chars().skip(skipped).take(SHOWN_CHARS);
+        let line: String = shown.map(|c| if c.is_control() { ' ' } else { c }).collect();
         format!(
             "{line}\n{}{}\n{}",
-            " ".repeat(before),
-            "^".repeat(under.max(1)),
+            " ".repeat(before - skipped),
+            "^".repeat(under),
             self.fault
         )
     }

@@ -19,16 +19,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::Dtype;
 pub use error::{Field, ParseError, ProblemFault, Span};
-pub use sets::{RAGGED_LENS, ragged};
+pub use sets::{RAGGED_LENS, ragged, smaller};
 
-/// Largest extent of one dimension: 2^31 - 1, because kernels index with signed 32-bit coordinates.
-pub const MAX_DIM: u32 = i32::MAX as u32;
+/// Largest extent of one dimension: 2^30, because kernels compute with signed 32-bit sizes and round them up to tiles.
+pub const MAX_DIM: u32 = 1 << 30;
 
 /// Largest number of elements of one tensor: 2^48, far above any memory and far below overflow of 64-bit addresses.
 pub const MAX_ELEMS: u64 = 1 << 48;
 
-/// Largest head size the grammar admits. What a kernel supports is decided by the kernel.
+/// Largest head size that the references take.
 pub const MAX_HEAD_DIM: u32 = 512;
+
+/// Head sizes that attention kernels are built for; the references take every multiple of 8 up to [`MAX_HEAD_DIM`].
+pub const HEAD_DIMS: [u32; 3] = [64, 128, 256];
 
 /// Which keys a query may see.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -151,7 +154,6 @@ impl AttentionForward {
             (Field::KvLen, self.kv_len),
             (Field::Heads, self.heads),
             (Field::KvHeads, self.kv_heads),
-            (Field::HeadDim, self.head_dim),
         ])?;
         if !self.heads.is_multiple_of(self.kv_heads) {
             return Err(ProblemFault::HeadsDoNotDivide {
@@ -159,9 +161,9 @@ impl AttentionForward {
                 kv_heads: self.kv_heads,
             });
         }
-        if !self.head_dim.is_multiple_of(8) || self.head_dim > MAX_HEAD_DIM {
+        if self.head_dim == 0 || !self.head_dim.is_multiple_of(8) || self.head_dim > MAX_HEAD_DIM {
             return Err(ProblemFault::HeadDim {
-                head_dim: self.head_dim,
+                asked: self.head_dim.to_string(),
             });
         }
         elems_in_range("Q", &[self.batch, self.q_len, self.heads, self.head_dim])?;
@@ -284,6 +286,19 @@ impl Problem {
         }
     }
 
+    /// As [`Self::check`], and refuses what no kernel is built for.
+    ///
+    /// # Errors
+    /// The first fault, in the order of the grammar.
+    pub fn check_built(self) -> Result<Self, ProblemFault> {
+        match self.check()? {
+            Self::Forward(p) if !HEAD_DIMS.contains(&p.head_dim) => Err(ProblemFault::HeadDim {
+                asked: p.head_dim.to_string(),
+            }),
+            built => Ok(built),
+        }
+    }
+
     /// Storage type of operands and output.
     #[must_use]
     pub const fn dtype(&self) -> Dtype {
@@ -342,7 +357,7 @@ fn dims_in_range(dims: &[(Field, u32)]) -> Result<(), ProblemFault> {
 }
 
 fn elems_in_range(tensor: &'static str, dims: &[u32]) -> Result<(), ProblemFault> {
-    // At most four extents below 2^31 each: the product stays below 2^124.
+    // At most four extents of at most 2^30 each: the product stays below 2^121.
     let count = dims.iter().map(|&d| u128::from(d)).product::<u128>();
     if count > u128::from(MAX_ELEMS) {
         return Err(ProblemFault::TooManyElements { tensor, count });

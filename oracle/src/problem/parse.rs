@@ -187,16 +187,14 @@ impl<'a> Cursor<'a> {
         }
         self.seen.push((field, part.span()));
         // Only digits are left, so the one way to fail is to be too large.
-        match part.text.parse::<u32>() {
-            Ok(value) => Ok(value),
-            Err(_) => self.fail(
-                part.span(),
-                ProblemFault::TooLarge {
-                    field,
-                    asked: echo(part.text),
-                },
-            ),
-        }
+        let asked = || echo(part.text);
+        part.text.parse::<u32>().or_else(|_| {
+            let fault = match field {
+                Field::HeadDim => ProblemFault::HeadDim { asked: asked() },
+                _ => ProblemFault::TooLarge { field, asked: asked() },
+            };
+            self.fail(part.span(), fault)
+        })
     }
 
     fn finish(&mut self) -> Result<(), ParseError> {
@@ -304,6 +302,20 @@ impl FromStr for Problem {
     type Err = ParseError;
 
     fn from_str(text: &str) -> Result<Self, ParseError> {
+        Self::parse(text, Self::check)
+    }
+}
+
+impl Problem {
+    /// Parses a problem that a kernel is built for ([`Problem::check_built`]); `from_str` takes those of the references too.
+    ///
+    /// # Errors
+    /// The first fault, with its place in the text.
+    pub fn parse_built(text: &str) -> Result<Self, ParseError> {
+        Self::parse(text, Self::check_built)
+    }
+
+    fn parse(text: &str, check: fn(Self) -> Result<Self, ProblemFault>) -> Result<Self, ParseError> {
         let mut cursor = Cursor {
             text,
             at: 0,
@@ -312,6 +324,6 @@ impl FromStr for Problem {
         let kernel = [forward, gemm, softmax][cursor.word(Field::Kernel, KERNELS)?];
         let problem = kernel(&mut cursor)?;
         cursor.finish()?;
-        problem.check().map_err(|fault| cursor.locate(fault))
+        check(problem).map_err(|fault| cursor.locate(fault))
     }
 }

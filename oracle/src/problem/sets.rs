@@ -1,6 +1,6 @@
 //! Shape sets that every kernel must pass: ragged tails, and keys longer and shorter than queries.
 
-use super::{AttentionForward, Mask};
+use super::{AttentionForward, Gemm, Mask, Problem, RowSoftmax};
 
 /// Lengths that fall short of, or just past, the tile sizes in use; each exercises another tail.
 pub const RAGGED_LENS: [u32; 6] = [1, 17, 127, 129, 1023, 4097];
@@ -33,4 +33,39 @@ pub fn ragged(base: &AttentionForward, max_len: u32) -> Vec<AttentionForward> {
         }
     }
     shapes
+}
+
+/// A long extent as a short one with the same tail in every tile of up to 256.
+const fn short(len: u32) -> u32 {
+    if len < 1280 { len } else { 1024 + len % 256 }
+}
+
+/// A problem that one kernel solves as well as `problem` (only runtime sizes differ) and that costs little: short extents with
+/// the same tails, few heads. A problem that is small already is returned as it is.
+#[must_use]
+pub fn smaller(problem: &Problem) -> Problem {
+    match *problem {
+        Problem::Forward(p) => {
+            let kv_heads = p.kv_heads.min(2);
+            Problem::Forward(AttentionForward {
+                batch: p.batch.min(2),
+                q_len: short(p.q_len),
+                kv_len: short(p.kv_len),
+                heads: kv_heads * p.group().min(2),
+                kv_heads,
+                ..p
+            })
+        }
+        Problem::Gemm(p) => Problem::Gemm(Gemm {
+            m: short(p.m),
+            n: short(p.n),
+            k: short(p.k),
+            ..p
+        }),
+        Problem::Softmax(p) => Problem::Softmax(RowSoftmax {
+            m: short(p.m),
+            n: short(p.n),
+            ..p
+        }),
+    }
 }

@@ -18,7 +18,7 @@ use crate::problem::{AttentionForward, Problem, ProblemFault};
 pub use attention::{FLASH_BLOCK_KEYS, forward_f64, forward_plain};
 pub use gather::{gather_attention, gather_matrix};
 pub use matrix::{GemmData, SoftmaxData, gemm_f64, gemm_plain, softmax_f64, softmax_plain};
-pub use sample::{MatrixSample, every_row, sample_matrix, sample_rows};
+pub use sample::{MatrixSample, every_row, sample_matrix, sample_rows, thinned};
 
 /// One row of an output: of O and LSE for attention; for a matrix `batch` and `head` are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

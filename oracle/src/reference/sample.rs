@@ -45,6 +45,17 @@ pub fn sample_rows(p: &AttentionForward, per_head: u32, seed: u64) -> Vec<RowId>
     sample.collect()
 }
 
+/// At most about `most` of the rows, one from each of as many equal stretches, so that every head keeps its share and the
+/// edges that are left differ from head to head; the first and the last row stay.
+#[must_use]
+pub fn thinned(rows: Vec<RowId>, most: u32, seed: u64) -> Vec<RowId> {
+    let Ok(len) = u32::try_from(rows.len()) else {
+        return rows;
+    };
+    let kept = spread(len, most, hash(seed, 3), &[]);
+    kept.into_iter().filter_map(|i| rows.get(i as usize).copied()).collect()
+}
+
 /// `rows` by `cols` positions of C, spread as in [`sample_rows`]. Ask for `m` and `n` to get every element.
 #[must_use]
 pub fn sample_matrix(p: &Gemm, rows: u32, cols: u32, seed: u64) -> MatrixSample {

@@ -141,7 +141,7 @@ const REFUSED: &[(&str, &str, &str)] = &[
     (
         "fwd bf16 b1 s2147483648 h8 d64 full",
         "2147483648",
-        "allowed: 1 to 2147483647",
+        "allowed: 1 to 1073741824",
     ),
     (
         "fwd bf16 b1 s99999999999999999999999 h8 d64 full",
@@ -154,18 +154,23 @@ const REFUSED: &[(&str, &str, &str)] = &[
         "allowed kv_heads near it: 4 or 8",
     ),
     ("fwd bf16 b1 s64 h8/16 d64 full", "16", "allowed kv_heads near it: 8"),
-    ("fwd bf16 b1 s64 h8 d100 full", "100", "nearest 96 or 104"),
-    ("fwd bf16 b1 s64 h8 d4 full", "4", "nearest 8"),
-    ("fwd bf16 b1 s64 h8 d520 full", "520", "nearest 512"),
+    ("fwd bf16 b1 s64 h8 d100 full", "100", "allowed: 64, 128, 256"),
+    ("fwd bf16 b1 s64 h8 d0 full", "0", "allowed: 64, 128, 256"),
+    ("fwd bf16 b1 s64 h8 d520 full", "520", "allowed: 64, 128, 256"),
     (
         "fwd bf16 b9999 s999999 h999999 d512 full",
         "fwd bf16 b9999 s999999 h999999 d512 full",
         "the tensor Q would have",
     ),
+    (
+        "fwd bf16 b1 s64 h8 d99999999999 full",
+        "99999999999",
+        "head_dim 99999999999, but attention",
+    ),
     ("gemm bf16 m64 n64 k64 nx", "nx", "allowed: nn, nt, tn, tt"),
     (
-        "gemm bf16 m2147483647 n2147483647 k1 nn",
-        "gemm bf16 m2147483647 n2147483647 k1 nn",
+        "gemm bf16 m1073741824 n1073741824 k1 nn",
+        "gemm bf16 m1073741824 n1073741824 k1 nn",
         "the tensor C",
     ),
     ("softmax bf16 m64 k64", "k64", "\"nN\" is due"),
@@ -182,12 +187,55 @@ fn refusals_point_at_the_token_and_say_what_is_allowed() {
 }
 
 #[test]
+fn one_limit_holds_for_every_extent() {
+    for text in [
+        "b0 s1 h1",
+        "b1073741825 s1 h1",
+        "b1 s4294967296 h1",
+        "b1 s1 h1073741825",
+    ] {
+        let error = format!("fwd bf16 {text} d64 full").parse::<Problem>().unwrap_err();
+        assert!(error.to_string().contains("allowed: 1 to 1073741824"), "{error}");
+    }
+    assert!("fwd bf16 b1073741824 s1 h1 d64 full".parse::<Problem>().is_ok());
+}
+
+#[test]
+fn kernels_are_built_for_fewer_head_sizes_than_the_references_take() {
+    let text = "fwd bf16 b1 s64 h8 d72 full";
+    assert!(text.parse::<Problem>().is_ok());
+    let error = Problem::parse_built(text).unwrap_err();
+    assert_eq!(&text[error.span.start..error.span.end], "72");
+    let other = "fwd bf16 b1 s64 h8 d63 full".parse::<Problem>().unwrap_err();
+    assert_eq!(error.fault.to_string().replace("72", "63"), other.fault.to_string());
+    assert!(Problem::parse_built("fwd bf16 b1 s64 h8 d256 full").is_ok());
+}
+
+#[test]
 fn rendering_puts_carets_under_the_token() {
     let error = "gemm bf16 m64 n64 k64 ny".parse::<Problem>().unwrap_err();
     let lines = error.render();
     let lines = lines.lines().collect::<Vec<_>>();
     assert_eq!(lines[0], "gemm bf16 m64 n64 k64 ny");
     assert_eq!(lines[1], "                      ^^");
+}
+
+#[test]
+fn rendering_is_short_and_safe_for_a_terminal() {
+    let digits = "9".repeat(100_000);
+    for text in [
+        format!("fwd bf16 b1 s{digits} h1 d64 full"),
+        format!("{} fwd", " ".repeat(100_000)),
+        "gemm bf16 m64 n64 k64 nt\u{1b}[31m".to_owned(),
+        format!("gemm bf16 m64 n64 k64 {}", "é".repeat(10_000)),
+    ] {
+        let rendered = text.parse::<Problem>().unwrap_err().render();
+        let lines: Vec<&str> = rendered.lines().collect();
+        assert!(lines.iter().all(|line| line.chars().count() <= 220), "{rendered}");
+        assert!(lines.len() == 3 && !lines[0].contains('\u{1b}'), "{rendered:?}");
+        let caret = lines[1].chars().position(|c| c == '^').unwrap();
+        assert!(caret <= lines[0].chars().count(), "{rendered}");
+    }
 }
 
 #[test]

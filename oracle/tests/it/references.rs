@@ -7,7 +7,7 @@ use warpwright_oracle::norms::{judge, judge_gemm, judge_softmax};
 use warpwright_oracle::problem::Problem;
 use warpwright_oracle::reference::{
     AttentionData, GemmData, ReferenceError, RowId, SoftmaxData, every_row, forward_f64, forward_plain, gemm_f64,
-    gemm_plain, sample_matrix, sample_rows, softmax_f64, softmax_plain,
+    gemm_plain, sample_matrix, sample_rows, softmax_f64, softmax_plain, thinned,
 };
 use warpwright_oracle::{AttentionForward, Dtype, Gemm, Mask, MatLayout, RowSoftmax};
 
@@ -321,4 +321,20 @@ fn sampled_rows_of_a_long_shape_are_affordable() {
     let plain_ms = start.elapsed().as_secs_f64() * 1e3;
     println!("64 rows x 16384 keys: f64 {f64_ms:.0} ms, plain {plain_ms:.0} ms");
     assert!(f64_ms < 20_000.0 && plain_ms < 20_000.0);
+}
+
+#[test]
+fn thinned_samples_stay_in_every_head_and_keep_different_edges() {
+    let text = "fwd bf16 b1 s4096 h16/2 d64 full";
+    let Problem::Forward(p) = text.parse().unwrap() else {
+        panic!("{text} is attention")
+    };
+    let rows = sample_rows(&p, 4, 1);
+    let few = thinned(rows.clone(), 32, 1);
+    assert!(rows.len() == 16 * 12 && (32..=34).contains(&few.len()), "{}", few.len());
+    assert!((0..16).all(|head| few.iter().any(|row| row.head == head)));
+    assert!(few.iter().all(|row| rows.contains(row)));
+    let edges: std::collections::BTreeSet<u32> = few.iter().map(|row| row.row).filter(|row| *row < 192).collect();
+    assert!(edges.len() >= 4, "{edges:?}");
+    assert_eq!(thinned(rows.clone(), 1000, 1), rows);
 }

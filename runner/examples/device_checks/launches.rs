@@ -81,6 +81,7 @@ fn truths(case: &Case) -> Result<Vec<Arc<Truth>>, Failed> {
     let budget = RowBudget {
         all_below: 0,
         per_head: 2,
+        ..RowBudget::default()
     };
     let mut truths = Truths::new();
     let turns = FAMILIES.iter().zip(11..);

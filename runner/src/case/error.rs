@@ -3,15 +3,11 @@
 use oracle::problem::ProblemFault;
 use oracle::signature::Mismatch;
 
-use super::HEAD_DIMS;
-
 /// A refusal: what was asked, what is true, what would be allowed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CaseError {
     #[error(transparent)]
     Problem(#[from] ProblemFault),
-    #[error("asked for head_dim {asked}; the attention kernels are built for three head sizes; allowed: {HEAD_DIMS:?}")]
-    HeadDim { asked: u32 },
     #[error("kernel `{kernel}` cannot be traced: {errors}")]
     Trace { kernel: &'static str, errors: String },
     #[error("the traced kernel calls itself `{traced}`; the problem `{problem}` needs `{wanted}`; allowed: that name")]

@@ -20,9 +20,6 @@ pub use layout::{Layout, LayoutRule};
 
 use crate::expr::Sizes;
 
-/// Head sizes that the attention kernels are built and tested for.
-pub const HEAD_DIMS: [u32; 3] = [64, 128, 256];
-
 /// What a tensor is to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -147,11 +144,9 @@ pub const fn dsl_dtype(dtype: Dtype) -> DType {
 /// # Errors
 /// A head size no kernel is built for, or a mistake in the kernel's source.
 pub fn trace(problem: &Problem) -> Result<Kernel, CaseError> {
+    let problem = &problem.check_built()?;
     let dtype = dsl_dtype(problem.dtype());
     let traced = match problem {
-        Problem::Forward(p) if !HEAD_DIMS.contains(&p.head_dim) => {
-            return Err(CaseError::HeadDim { asked: p.head_dim });
-        }
         Problem::Forward(p) => attention::forward(attention::Spec {
             dtype,
             head_dim: p.head_dim,

@@ -9,6 +9,9 @@ use super::tensor::MapRecipe;
 use super::{Arg, BindError, TensorArg};
 use crate::expr::{Sizes, eval};
 
+/// The grammar of problems and the kernels have one limit; they are crates that do not know each other.
+const _: () = assert!(oracle::problem::MAX_DIM as i64 == LARGEST);
+
 /// What a launch is given.
 #[derive(Clone, Copy, Debug)]
 pub struct BindInput<'a> {

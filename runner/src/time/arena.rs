@@ -8,7 +8,7 @@ use super::{Contestant, TimeError, TimePlan};
 use crate::case::Case;
 use crate::device::Timing;
 use crate::launch::Bound;
-use crate::verify::{TensorSet, Truth, Truths, bind};
+use crate::verify::{Checked, TensorSet, Truth, Truths, bind};
 
 /// Several tensor sets with inputs of one distribution and different seeds.
 pub(super) struct Arena<D: Timing> {
@@ -19,6 +19,7 @@ pub(super) struct Arena<D: Timing> {
 /// A contestant bound to every set.
 pub(super) struct Entry<D: Timing> {
     pub(super) name: String,
+    pub(super) checked: Vec<Checked>,
     pub(super) bounds: Vec<Bound<D>>,
     /// Hash of its output on each set, which passed the gate.
     right: Vec<blake3::Hash>,
@@ -61,6 +62,7 @@ impl<D: Timing> Arena<D> {
         let verified = contestant.verified;
         let mut entry = Entry {
             name: contestant.name.clone(),
+            checked: verified.checked().to_vec(),
             bounds: Vec::new(),
             right: Vec::new(),
         };

@@ -203,8 +203,10 @@ fn sum_up<D: Timing>(
         plan: plan.clone(),
         sets: arena.len(),
         set_bytes: arena.bytes,
-        contestants: named()
-            .map(|(index, name)| ContestantTiming::of(name, index, &windows, flops))
+        contestants: entries
+            .iter()
+            .enumerate()
+            .map(|(index, entry)| ContestantTiming::of(index, (&entry.name, &entry.checked), &windows, flops))
             .collect(),
         ratios: named().skip(1).map(ratio).collect(),
         windows,

@@ -80,6 +80,7 @@ impl TimePlan {
             budget: RowBudget {
                 all_below: 1 << 26,
                 per_head: 1,
+                sampled_most: 1 << 28,
             },
             seed: 0x7ead,
             monitor_interval_us: 4_000,

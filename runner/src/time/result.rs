@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::TimePlan;
 use super::stats::{geomean_interval, median, quantile};
 use crate::device::Reading;
+use crate::verify::Checked;
 
 /// One window of one contestant.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,6 +48,9 @@ pub struct ContestantTiming {
     pub windows: usize,
     pub launches: usize,
     pub host_bound: bool,
+    /// The verifications it passed before; none in records from before this was kept.
+    #[serde(default)]
+    pub verified: Vec<Checked>,
 }
 
 /// How much faster a contestant is than the first: above 1 is faster.
@@ -106,7 +110,8 @@ impl WindowState {
 }
 
 impl ContestantTiming {
-    pub(super) fn of(name: &str, index: usize, windows: &[Window], flops: u128) -> Self {
+    pub(super) fn of(index: usize, entry: (&str, &[Checked]), windows: &[Window], flops: u128) -> Self {
+        let (name, checked) = entry;
         let own: Vec<&Window> = windows.iter().filter(|w| w.contestant == index).collect();
         let medians: Vec<f64> = own.iter().map(|w| w.median_us).collect();
         let at = |fraction| quantile(&medians, fraction).unwrap_or(0.0);
@@ -123,6 +128,7 @@ impl ContestantTiming {
             windows: own.len(),
             launches: own.iter().map(|w| w.launch_us.len()).sum(),
             host_bound: own.iter().any(|w| w.host_bound),
+            verified: checked.to_vec(),
         }
     }
 }

@@ -6,8 +6,10 @@
 //! rows of every head where all are too many; then every row is also compared with a plain reference kernel of our own
 //! ([`PLAIN_KERNELS`], [`WholeReport`]), which itself is held against f64 on the sampled rows. A second launch must pass too; whether it gave the same bits is recorded.
 
+mod checked;
 mod memory;
 mod plain;
+mod quick;
 mod report;
 mod terms;
 mod truth;
@@ -16,8 +18,10 @@ mod whole;
 use oracle::inputs::Family;
 use serde::{Deserialize, Serialize};
 
+pub use checked::{Checked, CheckedFamily};
 pub use memory::{Output, TensorSet};
 pub use plain::{PLAIN_ARCH, PLAIN_KERNELS, PlainCode, PlainOutput, PlainRun};
+pub use quick::{QuickTruths, verify_quick};
 pub use report::{FamilyReport, VerifyError, VerifyReport, Wrong};
 pub use truth::{RowBudget, Truth, Truths};
 pub use whole::{Bounded, PLAIN_SHARE, SAMPLE_ROOM, WholeReport, WholeRule};
@@ -60,6 +64,7 @@ pub struct Verified<'a, D: Device> {
     prepared: &'a Prepared<D>,
     case: &'a Case,
     report: VerifyReport,
+    checked: Vec<Checked>,
 }
 
 impl<'a, D: Device> Verified<'a, D> {
@@ -76,6 +81,12 @@ impl<'a, D: Device> Verified<'a, D> {
     #[must_use]
     pub const fn report(&self) -> &VerifyReport {
         &self.report
+    }
+
+    /// How it was verified: on this case, and on others before it.
+    #[must_use]
+    pub fn checked(&self) -> &[Checked] {
+        &self.checked
     }
 }
 
@@ -105,7 +116,13 @@ pub fn verify<'a, D: Device>(
         }
     }
     if report.passed() {
-        Ok(Verified { prepared, case, report })
+        let checked = vec![Checked::of(&report, plan)];
+        Ok(Verified {
+            prepared,
+            case,
+            report,
+            checked,
+        })
     } else {
         Err(VerifyError::Wrong(Box::new(report)))
     }

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::VerifyPlan;
 use super::whole::WholeReport;
-use crate::case::Case;
+use crate::case::{Case, CaseError};
 use crate::device::DeviceError;
 use crate::launch::{BindError, LaunchError};
 
@@ -55,6 +55,9 @@ pub enum VerifyError {
     NoFamilies,
     #[error("{0}")]
     Wrong(Box<VerifyReport>),
+    /// A smaller problem that the kernel's signature does not fit: a fault of ours.
+    #[error("the smaller problem: {0}")]
+    Case(#[from] CaseError),
     #[error(transparent)]
     Bind(BindError),
     #[error(transparent)]

@@ -7,7 +7,7 @@ use oracle::inputs::{Family, Inputs, Operand};
 use oracle::norms::{ErrorReport, judge_attention, judge_gemm, judge_softmax};
 use oracle::reference::{
     AttentionData, GemmData, MatrixSample, RowsOutput, RowsReference, SoftmaxData, every_row, forward_f64,
-    forward_plain, gemm_f64, gemm_plain, sample_matrix, sample_rows, softmax_f64, softmax_plain,
+    forward_plain, gemm_f64, gemm_plain, sample_matrix, sample_rows, softmax_f64, softmax_plain, thinned,
 };
 use oracle::{AttentionForward, Problem};
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,32 @@ pub struct RowBudget {
     pub all_below: u64,
     /// Else this many rows of each head, besides the edges of tiles; rows of a matrix: 64 times as many.
     pub per_head: u32,
+    /// Of sampled rows as many as the f64 reference takes this many multiply-adds for, and at least a few.
+    #[serde(default = "unbounded")]
+    pub sampled_most: u64,
+}
+
+/// Of records from before there was a bound.
+const fn unbounded() -> u64 {
+    u64::MAX
+}
+
+/// Sampled rows at least, whatever they cost: each usual tile edge can be among them.
+const LEAST_SAMPLED: u32 = 16;
+
+impl RowBudget {
+    /// About a second a family on one core.
+    pub const QUICK: Self = Self {
+        all_below: 1 << 28,
+        per_head: 4,
+        sampled_most: 1 << 28,
+    };
+
+    /// Rows that cost `per_row` multiply-adds each.
+    fn most_rows(&self, per_row: u64) -> u32 {
+        let most = self.sampled_most / per_row.max(1);
+        u32::try_from(most).unwrap_or(u32::MAX).max(LEAST_SAMPLED)
+    }
 }
 
 impl Default for RowBudget {
@@ -30,6 +56,7 @@ impl Default for RowBudget {
         Self {
             all_below: 1 << 30,
             per_head: 4,
+            sampled_most: u64::MAX,
         }
     }
 }
@@ -145,14 +172,20 @@ fn references(problem: &Problem, inputs: &[Vec<u16>], seed: u64, budget: RowBudg
             let rows = if all {
                 every_row(p).collect()
             } else {
-                sample_rows(p, budget.per_head, seed)
+                let per_row = 2 * u64::from(p.kv_len) * u64::from(p.head_dim);
+                thinned(sample_rows(p, budget.per_head, seed), budget.most_rows(per_row), seed)
             };
             Ok((forward_f64(&data, &rows)?, forward_plain(&data, &rows)?, None))
         }
         Problem::Gemm(p) => {
             let data = GemmData::new(*p, operand(0), operand(1))?;
             let all = p.c_elems().saturating_mul(p.k.into()) <= budget.all_below;
-            let (rows, cols) = if all { (p.m, p.n) } else { (units, units) };
+            // A square of them, each element as deep as the product.
+            let side = u64::from(budget.most_rows(p.k.into()))
+                .isqrt()
+                .max(LEAST_SAMPLED.into());
+            let side = units.min(u32::try_from(side).unwrap_or(u32::MAX));
+            let (rows, cols) = if all { (p.m, p.n) } else { (side, side) };
             let sample = sample_matrix(p, rows, cols, seed);
             Ok((gemm_f64(&data, &sample)?, gemm_plain(&data, &sample)?, Some(sample)))
         }
@@ -162,7 +195,7 @@ fn references(problem: &Problem, inputs: &[Vec<u16>], seed: u64, budget: RowBudg
             let rows = if p.elems().saturating_mul(16) <= budget.all_below {
                 p.m
             } else {
-                units.min(p.m)
+                units.min(p.m).min(budget.most_rows(u64::from(p.n).saturating_mul(16)))
             };
             let step = f64::from(p.m) / f64::from(rows.max(1));
             let rows: Vec<u32> = (0..rows).map(|i| ((f64::from(i) + 0.5) * step) as u32).collect();

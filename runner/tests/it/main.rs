@@ -14,6 +14,7 @@ mod fake;
 mod plans;
 mod predicted;
 mod programs;
+mod quick;
 mod simulated;
 mod tamper;
 mod timing;

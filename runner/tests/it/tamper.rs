@@ -10,7 +10,7 @@ use warpwright_runner::launch::Arg;
 /// What is spoilt, in the first batch and head.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plant {
-    /// Of O, C or Y: its elements become those of the row before.
+    /// Of O, C or Y, where it has so many rows: its elements become those of the row before.
     Row(usize),
     /// One log-sum-exp grows by a hundredth.
     Lse(usize),
@@ -121,6 +121,9 @@ impl<D: Device<Buffer = sim::Buffer>> Device for Tamper<D> {
             Plant::Row(row) => {
                 // The elements that every shape has.
                 let width = 2 * 64.min(stride);
+                if 2 * row * stride + width > bytes.len() {
+                    return Ok(());
+                }
                 bytes.copy_within(2 * (row - 1) * stride..2 * (row - 1) * stride + width, 2 * row * stride);
             }
             Plant::Lse(row) => {

@@ -68,6 +68,12 @@ fn contestants_take_turns_and_every_window_has_its_readings() {
     let seen: usize = found.windows.iter().map(|w| w.state.readings).sum();
     assert!(seen > 0 && seen < found.readings.len());
     assert_eq!(found.contestants[0].median_us, 100.0);
+    let verified = &found.contestants[0].verified;
+    assert_eq!((verified.len(), verified[0].problem.to_string().as_str()), (1, TEXT));
+    assert_eq!(
+        (verified[0].families[0].family, verified[0].families[0].rows_f64),
+        (Family::Normal, 16)
+    );
     let names: Vec<_> = found
         .ratios
         .iter()

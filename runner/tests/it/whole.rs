@@ -23,12 +23,14 @@ use crate::tamper::{Plant, Tamper};
 const EVERY_ROW: RowBudget = RowBudget {
     all_below: u64::MAX,
     per_head: 1,
+    sampled_most: u64::MAX,
 };
 
 /// Rows are sampled at any size.
 const FEW_ROWS: RowBudget = RowBudget {
     all_below: 0,
     per_head: 1,
+    sampled_most: u64::MAX,
 };
 
 /// What the plain kernel makes of a problem's inputs, and the truth.
