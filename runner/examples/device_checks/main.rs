@@ -17,11 +17,15 @@
 //! As in `verify_table`, worker processes do the work, so that a kernel that hangs costs one check.
 
 mod agreement;
+#[path = "../shared/foreign.rs"]
 mod foreign;
 mod generic;
 mod launches;
 mod list;
+#[path = "../shared/problems.rs"]
+mod problems;
 mod random;
+#[path = "../shared/subject.rs"]
 mod subject;
 #[path = "../shared/supervise.rs"]
 mod supervise;

@@ -19,7 +19,7 @@ use warpwright_runner::verify::VerifyError;
 use warpwright_runner::{Assembler, CubinCache, CudaDevice, Device, Outcome, Stage, compile_only};
 
 use super::list::{Check, checks, launched};
-use super::subject::Subject;
+use super::subject::{RunError, Subject};
 use super::supervise::{AnyError, Progress};
 use super::{Args, Kind, agreement, generic, launches, random};
 
@@ -72,6 +72,16 @@ impl From<VerifyError> for Failed {
 impl From<Outcome> for Failed {
     fn from(outcome: Outcome) -> Self {
         Self(outcome)
+    }
+}
+
+impl From<RunError> for Failed {
+    fn from(error: RunError) -> Self {
+        match error {
+            RunError::Device(error) => error.into(),
+            RunError::Launch(error) => error.into(),
+            RunError::Wrong(message) => Self::wrong(message),
+        }
     }
 }
 

@@ -165,6 +165,7 @@ pub fn run(sample: &Sample, text: &str, p: &Problem, config: DeviceConfig) -> Ru
         device.upload(&bytes(&x.v)),
     );
     let out = device.alloc(x.q.len() * 2);
+    device.declare_output(out.address).unwrap();
     let counter = device.upload(&[0; 4]);
     let q_shape = [p.batch, p.q_len, p.heads];
     let k_shape = [p.batch, p.k_len, p.kv_heads];

@@ -1,4 +1,5 @@
-//! A kernel with everything that a run of it needs, launched from its launch facts alone on any device.
+//! A kernel with everything that a run of it needs, launched from its launch facts alone on any device. The example programs
+//! share it.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +11,14 @@ use dsl::schedule::{Assembler as AssemblerChoice, text};
 use oracle::Dtype;
 use testkit::examples::Example;
 use warpwright_runner::assemble::AssembledImage;
+use warpwright_runner::device::DeviceError;
 use warpwright_runner::device::Image;
 use warpwright_runner::expr::Sizes;
+use warpwright_runner::launch::LaunchError;
 use warpwright_runner::launch::{BindInput, Prepared, TensorArg};
 use warpwright_runner::{Assembler, Device};
 
-use super::supervise::AnyError;
-use super::worker::Failed;
+type AnyError = Box<dyn std::error::Error>;
 
 /// All bits set: a NaN in every type.
 const POISON_BYTE: u8 = 0xff;
@@ -105,6 +107,27 @@ pub struct Subject {
     pub resets_scratch: bool,
 }
 
+/// Why a run has no outputs.
+#[derive(Debug)]
+pub enum RunError {
+    Device(DeviceError),
+    Launch(LaunchError),
+    /// It ended, and did what it must not.
+    Wrong(String),
+}
+
+impl From<DeviceError> for RunError {
+    fn from(error: DeviceError) -> Self {
+        Self::Device(error)
+    }
+}
+
+impl From<LaunchError> for RunError {
+    fn from(error: LaunchError) -> Self {
+        Self::Launch(error)
+    }
+}
+
 /// The bytes of every output of one launch.
 pub type Outputs = Vec<Vec<u8>>;
 
@@ -169,7 +192,7 @@ impl Subject {
         device: &D,
         cubin: Option<&AssembledImage>,
         launches: u32,
-    ) -> Result<Vec<Outputs>, Failed> {
+    ) -> Result<Vec<Outputs>, RunError> {
         let image = Image {
             ptx: &self.ptx,
             cubin: cubin.map(|image| image.cubin.as_slice()),
@@ -209,7 +232,7 @@ impl Subject {
                 let bytes = device.read(buffer)?;
                 let mut elements = bytes.chunks_exact(tensor.dtype.bytes() as usize);
                 if elements.any(|e| e.iter().all(|b| *b == POISON_BYTE)) {
-                    return Err(Failed::wrong(format!("`{}` has unwritten elements", tensor.name)));
+                    return Err(RunError::Wrong(format!("`{}` has unwritten elements", tensor.name)));
                 }
                 outputs.push(bytes);
             }
@@ -218,7 +241,7 @@ impl Subject {
         for (buffer, before) in &kept {
             device.check_bounds(buffer)?;
             if device.read(buffer)? != **before {
-                return Err(Failed::wrong("an input was written"));
+                return Err(RunError::Wrong("an input was written".to_owned()));
             }
         }
         Ok(all)
