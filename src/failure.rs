@@ -128,6 +128,15 @@ impl Failure {
         self
     }
 
+    /// What our own analysis suspects where the assembler does not take a kernel: in the text and as `suspects`.
+    pub fn suspects(mut self, suspects: &[String]) -> Self {
+        if !matches!(self.exit, Exit::NotAssembled) || suspects.is_empty() {
+            return self;
+        }
+        self.message = format!("{}\nlook first at {}", self.message, suspects.join("\n  ")).into();
+        self.detail("suspects", suspects)
+    }
+
     fn json(&self, command: &str) -> Value {
         let mut error = self.detail.clone();
         error.insert("kind".into(), json!(self.exit));

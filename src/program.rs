@@ -123,7 +123,8 @@ pub fn assemble(subject: &Subject, compiled: &Compiled, args: &AssemblerArgs) ->
         extra_options: &subject.schedule.assembler.options,
         ..AssembleRequest::new(&text, subject.target.name)
     };
-    Ok(tools::assemble::assemble(&ptxas, &request)?.accept()?)
+    let assembled = tools::assemble::assemble(&ptxas, &request).and_then(tools::assemble::Assembled::accept);
+    assembled.map_err(|error| Failure::from(error).suspects(&compiled.suspects))
 }
 
 fn warn_of_hazard(ptxas: &Tool) {

@@ -22,6 +22,10 @@ pub struct Compiled {
     pub ampere: Option<ampere::Program>,
     pub ptx: Ptx,
     pub launch: LaunchFacts,
+    /// What the checker finds legal but likely slow or unintended.
+    pub warnings: Vec<String>,
+    /// What to look at first when the assembler spills or serialises; see [`check::Checked::suspects`].
+    pub suspects: Vec<String>,
 }
 
 /// Compiles `kernel` under `schedule` for `target`.
@@ -72,7 +76,10 @@ fn complete(kernel: &Kernel, schedule: &Schedule, target: &Target, options: Opti
         return without_roles(scheduled, target);
     }
     let program = lower::lower(&scheduled, target)?;
-    check::check(&program, target).map_err(|v| CompileError::Unsafe(v.iter().map(ToString::to_string).collect()))?;
+    let checked = check::check(&program, target)
+        .map_err(|v| CompileError::Unsafe(v.iter().map(ToString::to_string).collect()))?;
+    let warnings = checked.warnings().iter().map(ToString::to_string).collect();
+    let suspects = checked.suspects().to_vec();
     let mut launch = launch::facts(&program, target.name);
     if options.instrument != Instrument::Off {
         launch.params.push(launch::Param::Stamps {
@@ -82,7 +89,7 @@ fn complete(kernel: &Kernel, schedule: &Schedule, target: &Target, options: Opti
         });
     }
     let module = emit::emit_with(
-        &program,
+        &checked,
         vec![format!("warpwright {}: {}", env!("CARGO_PKG_VERSION"), program.name)],
         target.name,
         options.instrument,
@@ -94,6 +101,8 @@ fn complete(kernel: &Kernel, schedule: &Schedule, target: &Target, options: Opti
         ampere: None,
         ptx,
         launch,
+        warnings,
+        suspects,
     })
 }
 
@@ -113,5 +122,7 @@ fn without_roles(scheduled: Scheduled, target: &Target) -> Result<Compiled, Comp
         ampere: Some(program),
         ptx,
         launch,
+        warnings: vec![],
+        suspects: vec![],
     })
 }

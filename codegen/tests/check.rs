@@ -127,6 +127,24 @@ fn a_violation_says_where_and_what() {
 }
 
 #[test]
+fn suspects_are_the_tiles_that_live_where_most_registers_are_held() {
+    let program = programs::named("attention 128 own");
+    let checked = check(&program, &SM_90A).unwrap();
+    let suspects = checked.suspects();
+    assert!(suspects[0].starts_with("consumer / kv"), "{suspects:?}");
+    assert!(
+        suspects[1].starts_with("`acc` (kernels-rs/src/attention.rs:"),
+        "{suspects:?}"
+    );
+    for name in ["`p` (", "`p16` ("] {
+        assert!(suspects.iter().any(|line| line.starts_with(name)), "{suspects:?}");
+    }
+    let registers = |line: &str| line.rsplit(' ').nth(1).and_then(|n| n.parse::<u32>().ok());
+    let held: u32 = suspects[1..].iter().filter_map(|line| registers(line)).sum();
+    assert_eq!(held, checked.peak_registers());
+}
+
+#[test]
 fn consumers_may_meet_before_a_shared_slot_is_written_over() {
     let mut program = programs::named("attention 128 full");
     assert!(faults::stage_over_v(&mut program));

@@ -173,7 +173,10 @@ pub fn build(
     let case = case.with_layouts(candidate.layout)?;
     let compiled = compile(case.kernel(), &candidate.schedule, target)?;
     let image = match arch {
-        Some(arch) => Some(assembler.assemble(&compiled.ptx.0, arch, &candidate.schedule.assembler)?),
+        Some(arch) => {
+            let image = assembler.assemble(&compiled.ptx.0, arch, &candidate.schedule.assembler);
+            Some(image.map_err(|error| Outcome::from(error).suspects(&compiled.suspects))?)
+        }
         None => None,
     };
     Ok(Build { case, compiled, image })

@@ -171,6 +171,19 @@ impl From<codegen::CompileError> for Outcome {
     }
 }
 
+impl Outcome {
+    /// Where the assembler does not take a kernel, its words and then what our own analysis suspects.
+    #[must_use]
+    pub fn suspects(mut self, suspects: &[String]) -> Self {
+        if let Self::NotAssembled(ended) = &mut self
+            && !suspects.is_empty()
+        {
+            ended.message += &format!("\nlook first at {}", suspects.join("\n  "));
+        }
+        self
+    }
+}
+
 impl From<AssemblyError> for Outcome {
     fn from(error: AssemblyError) -> Self {
         let ended = ended(Stage::Assemble, &error);

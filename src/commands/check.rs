@@ -31,6 +31,7 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
     Ok(Answer::text(text(&subject, &compiled, &tiles))
         .field("subject", subject.json())
         .field("legal", true)
+        .field("warnings", &compiled.warnings)
         .field("tiles", tiles.into_iter().collect::<std::collections::BTreeMap<_, _>>())
         .field("facts", facts))
 }
@@ -137,6 +138,9 @@ fn text(subject: &Subject, compiled: &Compiled, tiles: &[(String, u32)]) -> Stri
     let mut out = format!("legal: {} for {}\n", subject.source.phrase(), subject.target.name);
     for (name, value) in rows {
         out += &format!("  {name:<14} {value}\n");
+    }
+    for warning in &compiled.warnings {
+        out += &format!("warning: {warning}\n");
     }
     out
 }

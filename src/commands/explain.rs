@@ -1,5 +1,6 @@
 //! `warpwright explain`: how a schedule uses the machine, in tables.
 
+use codegen::Compiled;
 use codegen::role::RoleProgram;
 use codegen::role::print::expr;
 use serde_json::{Value, json};
@@ -38,6 +39,7 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
         title,
         memory_text(p, subject.target.shared_bytes),
         registers_text(p),
+        suspects_text(&compiled),
         pipeline_text(p),
         barriers_text(p),
         grid_text(p, &blocks),
@@ -51,6 +53,8 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
             json!({ "bytes": p.shared_bytes, "limit_bytes": subject.target.shared_bytes, "regions": memory::map(p) }),
         )
         .field("registers", registers_json(p))
+        .field("most_registers", &compiled.suspects)
+        .field("warnings", &compiled.warnings)
         .field("pipeline", pipeline::of(p))
         .field("barriers", barrier_rows)
         .field("grid", grid_json(p, &blocks)))
@@ -92,6 +96,18 @@ fn registers_text(p: &RoleProgram) -> String {
         .collect();
     out += "Register tiles of a consumer thread (not all are live at once)\n";
     out += &table::table(&["tile", "registers", "layout", "tiles of this name"], &rows);
+    out
+}
+
+/// Where tiles hold the most registers, and which; warnings of the checker.
+fn suspects_text(compiled: &Compiled) -> String {
+    let mut out = String::from("most registers held\n");
+    for line in &compiled.suspects {
+        out += &format!("  {line}\n");
+    }
+    for warning in &compiled.warnings {
+        out += &format!("  warning: {warning}\n");
+    }
     out
 }
 

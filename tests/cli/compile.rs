@@ -175,3 +175,37 @@ fn machine_code_comes_out_whole() {
     assert!(function["registers"].as_u64().is_some_and(|n| n > 0), "{json:#}");
     assert_eq!(json["cubin_bytes"].as_u64().map(|n| n > 0), Some(true));
 }
+
+/// The assembler names a function; our own analysis names the tiles and their Rust lines.
+#[test]
+fn what_does_not_assemble_comes_with_suspects() {
+    let Some(_tools) = tools_or_skip("what_does_not_assemble_comes_with_suspects").expect("usable tools") else {
+        return;
+    };
+    let folder = Folder::new();
+    let file = folder.file(
+        "wide.toml",
+        "tiles = { q_tile = 192, kv_tile = 96 }\nfolds.kv.rescale = \"lazy\"\n",
+    );
+    let problem = "fwd bf16 b1 s4096 h8 d128 full";
+    let compile = [
+        "compile",
+        "--problem",
+        problem,
+        "--schedule",
+        &file,
+        "--emit",
+        "resources",
+        "--json",
+    ];
+    let error = warpwright(&compile).refused(3);
+    let said = |key: &str, what: &str| error[key].to_string().contains(what);
+    assert!(said("diagnostics", "C7512"), "{error:#}");
+    for tile in [
+        "`acc` (kernels-rs/src/attention.rs:",
+        "`p` (kernels-rs/src/attention.rs:",
+        "`p16` (",
+    ] {
+        assert!(said("suspects", tile) && said("message", tile), "{error:#}");
+    }
+}

@@ -22,6 +22,7 @@ mod memory;
 mod order;
 mod pressure;
 mod simulate;
+mod suspects;
 mod trace;
 mod violation;
 
@@ -38,6 +39,7 @@ pub struct Checked<'p> {
     program: &'p RoleProgram,
     warnings: Vec<Warning>,
     peak_registers: u32,
+    suspects: Vec<String>,
 }
 
 impl<'p> Checked<'p> {
@@ -51,6 +53,25 @@ impl<'p> Checked<'p> {
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
         &self.warnings
+    }
+
+    /// What to look at first when the assembler spills or serialises: where tiles hold the most registers, and the tiles that
+    /// live there, largest first, each with its Rust line.
+    #[must_use]
+    pub fn suspects(&self) -> &[String] {
+        &self.suspects
+    }
+
+    /// A program that no rule was asked about. The emitter takes it, which is for tests that break programs on purpose.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn unproven(program: &'p RoleProgram) -> Self {
+        Self {
+            program,
+            warnings: vec![],
+            peak_registers: 0,
+            suspects: vec![],
+        }
     }
 
     /// Registers that the tiles of a consumer thread hold at most: an estimate.
@@ -81,22 +102,25 @@ pub fn check<'p>(program: &'p RoleProgram, target: &Target) -> Result<Checked<'p
     order::check(&mut sink, &cases);
     hazards::check(&mut sink, &cases);
     simulate::check(&mut sink, &cases);
-    let (peak_registers, site) = pressure::peak(&flat);
-    if let Some(site) = site
-        && peak_registers + pressure::RESERVE > program.consumer_registers
+    let peak = pressure::peak(&flat);
+    if let Some(site) = peak.site
+        && peak.registers + pressure::RESERVE > program.consumer_registers
     {
         let text = format!(
-            "tiles hold {peak_registers} registers here, with {} for addresses more than the {} of a consumer",
+            "tiles hold {} registers here, with {} for addresses more than the {} of a consumer",
+            peak.registers,
             pressure::RESERVE,
             program.consumer_registers
         );
         sink.warn(At::Site(site), text);
     }
+    let suspects = suspects::of(&sink, &peak);
     if sink.violations.is_empty() {
         Ok(Checked {
             program,
             warnings: sink.warnings,
-            peak_registers,
+            peak_registers: peak.registers,
+            suspects,
         })
     } else {
         Err(sink.violations)

@@ -11,14 +11,23 @@ use super::trace::{BACK_EDGE, Trace, uniform};
 /// Registers for addresses, masks, counters and temporaries that no tile stands for.
 pub(super) const RESERVE: u32 = 16;
 
-/// The largest number of registers that tiles hold at once, and the site where.
-pub(super) fn peak(flat: &Flat<'_>) -> (u32, Option<u32>) {
+/// Where tiles hold the most registers of a consumer thread.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Peak {
+    pub registers: u32,
+    pub site: Option<u32>,
+    /// The tiles that live there.
+    pub tiles: Vec<u32>,
+}
+
+/// The largest number of registers that tiles hold at once.
+pub(super) fn peak(flat: &Flat<'_>) -> Peak {
     let trace = uniform(flat, 2);
     let held = operands_until(flat, &trace);
     let size = |t: u32| flat.program.tiles[t as usize].layout.registers();
     let mut live = vec![false; flat.program.tiles.len()];
     let mut skipped: Vec<bool> = vec![];
-    let (mut now, mut best) = (0u32, (0u32, None));
+    let (mut now, mut best) = (0u32, Peak::default());
     let set = |live: &mut Vec<bool>, now: &mut u32, t: u32, on: bool| {
         if live[t as usize] != on {
             live[t as usize] = on;
@@ -46,8 +55,13 @@ pub(super) fn peak(flat: &Flat<'_>) -> (u32, Option<u32>) {
         if let Some(t) = written {
             set(&mut live, &mut now, t, true);
         }
-        if now > best.0 {
-            best = (now, Some(*site));
+        if now > best.registers {
+            let tiles = (0u32..).zip(&live).filter(|t| *t.1).map(|t| t.0).collect();
+            best = Peak {
+                registers: now,
+                site: Some(*site),
+                tiles,
+            };
         }
         if let Some(t) = written
             && overwrites(stmt)

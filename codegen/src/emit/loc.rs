@@ -23,14 +23,7 @@ impl Emitter<'_> {
 
     /// Moves on to the line of a named value; a part of it (`NAME.part`) has its line.
     pub(crate) fn locate_name(&mut self, name: &str) {
-        let mut name = name;
-        while !self.p.sites.contains_key(name) {
-            let Some((whole, _)) = name.rsplit_once('.') else {
-                return;
-            };
-            name = whole;
-        }
-        let Some(site) = self.p.sites.get(name) else { return };
+        let Some(site) = self.p.source(name) else { return };
         let file = self.files.iter().position(|f| *f == site.file).unwrap_or_else(|| {
             self.files.push(site.file.clone());
             self.files.len() - 1

@@ -15,25 +15,27 @@ pub mod stamps;
 mod stmt;
 mod warp_dot;
 
+use crate::check::Checked;
 use crate::ptx::{Class, FloatFn, FloatOp, Inst, IntOp, Kind, Label, Module, Opd, ParamKind, Reg};
 use crate::role::{RegTileId, RoleProgram};
 
 pub(crate) use dot::half;
 
-/// Selects instructions for a program.
+/// Selects instructions for a program that passed the checker.
 #[must_use]
-pub fn emit(program: &RoleProgram, header: Vec<String>, target: &'static str) -> Module {
-    emit_with(program, header, target, stamps::Instrument::Off)
+pub fn emit(checked: &Checked<'_>, header: Vec<String>, target: &'static str) -> Module {
+    emit_with(checked, header, target, stamps::Instrument::Off)
 }
 
 /// The same; an instrumented kernel stamps the clock into a buffer ([`stamps`]).
 #[must_use]
 pub fn emit_with(
-    program: &RoleProgram,
+    checked: &Checked<'_>,
     header: Vec<String>,
     target: &'static str,
     instrument: stamps::Instrument,
 ) -> Module {
+    let program = checked.program();
     let mut e = Emitter::new(program);
     e.instrument = instrument;
     frame::kernel(&mut e);

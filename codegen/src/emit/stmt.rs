@@ -1,7 +1,7 @@
 //! Statements of a role: one arm each.
 
 use crate::ptx::{Addr, Class, Cmp, IntOp, Kind, Opd, Reg};
-use crate::role::{Expr, RingId, Stmt};
+use crate::role::{Expr, HandleId, RingId, Stmt};
 
 use super::Emitter;
 use super::frame::Barrier;
@@ -300,7 +300,20 @@ impl Emitter<'_> {
         self.note(format!("release {name}"));
         let empty = self.p.rings[ring.0 as usize].empty;
         let bar = self.slot_bar(self.handles[handle.0 as usize], empty);
+        if reads_by_lane(&self.p.consumer, handle) {
+            // One lane arrives for all: their reads come before it only across a barrier of the warp.
+            self.push(Kind::WarpSync);
+        }
         let zero = self.at.lane_zero;
         self.push_if(zero, true, Kind::MbarArrive { at: bar });
     }
+}
+
+/// Whether the lanes of a consumer warp read the slot of a handle one by one; reads by tensor-core products are the warp's.
+fn reads_by_lane(stmts: &[Stmt], handle: HandleId) -> bool {
+    stmts.iter().any(|s| match s {
+        Stmt::ReadShared { handle: read, .. } => *read == handle,
+        Stmt::Loop { body, .. } | Stmt::Repair { body, .. } => reads_by_lane(body, handle),
+        _ => false,
+    })
 }

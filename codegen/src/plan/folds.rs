@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use dsl::ir::{BinaryOp, CarryKind, Fold, Op, ValueId};
+use dsl::ir::{BinaryOp, CarryKind, Fold, Op, UnaryOp, ValueId};
 use dsl::schedule::{Direction, FoldPlan, Handoff, Rescale, Schedule, Split};
 use dsl::{DType, Kernel};
 
 use crate::error::Refusal;
+use crate::rewrite::rebase;
 
 use super::{FoldChoice, defaults, order};
 
@@ -16,6 +17,7 @@ pub(super) fn choose(kernel: &Kernel, s: &Schedule) -> Result<BTreeMap<ValueId, 
         let Op::Fold(f) = &value.op else { continue };
         let plan = s.folds.get(&f.name).cloned().unwrap_or_default();
         let choice = choice(kernel, f, plan);
+        without_effect(kernel, f, s.folds.get(&f.name))?;
         numbers(f, &choice)?;
         direction(kernel, f, &choice)?;
         late_mask(kernel, f, &choice)?;
@@ -52,6 +54,48 @@ fn choice(kernel: &Kernel, f: &Fold, plan: FoldPlan) -> FoldChoice {
         peel: plan.peel.unwrap_or(false),
         narrow: plan.narrow.unwrap_or(false),
     }
+}
+
+/// A knob that nothing of the fold listens to is a mistake of its writer.
+fn without_effect(kernel: &Kernel, f: &Fold, plan: Option<&FoldPlan>) -> Result<(), Refusal> {
+    let Some(plan) = plan else { return Ok(()) };
+    let key = |knob: &str| format!("folds.{}.{knob}", f.name);
+    let rebased = f.reference().is_some();
+    let weights = f
+        .body
+        .iter()
+        .copied()
+        .find(|v| matches!(kernel.op(*v), Op::Rebase { .. }));
+    let asked = plan.rescale.map(|r| r.name().to_owned());
+    if let (false, Some(rescale)) = (rebased, &asked) {
+        let fact = "the fold has no running reference";
+        return Err(Refusal::new(key("rescale"), rescale, fact, "no such line"));
+    }
+    let watched = weights.is_none_or(|w| rebase::watch(kernel, &f.body, w).is_some());
+    if plan.rescale == Some(Rescale::Fixed) && !watched {
+        let fact = "no row sum of the weights themselves watches them";
+        return Err(Refusal::new(key("rescale"), "fixed", fact, "exact, lazy"));
+    }
+    if let Some(threshold) = plan.lazy_threshold
+        && (!rebased || plan.rescale == Some(Rescale::Exact))
+    {
+        let fact = "the reference does not lag";
+        return Err(Refusal::new(
+            key("lazy_threshold"),
+            threshold.to_string(),
+            fact,
+            "no such line",
+        ));
+    }
+    let exponents = rebased
+        || f.body
+            .iter()
+            .any(|v| matches!(kernel.op(*v), Op::Unary(UnaryOp::Exp2, _)));
+    if let Some(every) = plan.exp2_polynomial_every.filter(|n| *n > 0 && !exponents) {
+        let fact = "the fold computes no exp2";
+        return Err(Refusal::new(key("exp2_polynomial_every"), every.to_string(), fact, "0"));
+    }
+    Ok(())
 }
 
 fn numbers(f: &Fold, choice: &FoldChoice) -> Result<(), Refusal> {
@@ -149,7 +193,8 @@ fn weights(kernel: &Kernel, f: &Fold, choice: &FoldChoice) -> Result<(), Refusal
         None if weights_in_f16(kernel, f).is_some() => {
             (15.0, "f16 weights may exceed one by this power of two".to_owned())
         }
-        None => (32.0, "weights may exceed one by this power of two".to_owned()),
+        // Sums of values up to 2^100 stay far below the end of f32.
+        None => (16.0, "weights may exceed one by this power of two".to_owned()),
     };
     if (0.0..=most).contains(&choice.lazy_threshold) {
         return Ok(());

@@ -276,6 +276,8 @@ pub enum Kind {
     },
     /// Barrier of the whole CTA, all warps converged.
     CtaSync,
+    /// Barrier of the lanes of a warp, which orders their memory accesses.
+    WarpSync,
     BarSync {
         id: Opd,
         threads: u32,

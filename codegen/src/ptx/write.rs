@@ -157,6 +157,7 @@ fn text(kind: &Kind) -> String {
         }
         Kind::ShflBfly { .. } | Kind::ShflFirst { .. } | Kind::VoteAny { .. } | Kind::Elect { .. } => warp(kind),
         Kind::CtaSync
+        | Kind::WarpSync
         | Kind::BarSync { .. }
         | Kind::BarArrive { .. }
         | Kind::SetMaxNReg { .. }
@@ -322,6 +323,7 @@ fn warp(kind: &Kind) -> String {
 fn sync(kind: &Kind) -> String {
     match kind {
         Kind::CtaSync => "bar.sync 0".into(),
+        Kind::WarpSync => "bar.warp.sync -1".into(),
         Kind::BarSync { id, threads } => format!("barrier.sync {}, {threads}", o(*id)),
         Kind::BarArrive { id, threads } => format!("barrier.arrive {}, {threads}", o(*id)),
         Kind::SetMaxNReg { increase, count } => format!(

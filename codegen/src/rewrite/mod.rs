@@ -19,7 +19,7 @@ pub enum Class {
     Reassociated,
     /// Another reference of a rescaled fold: relative error of the 16-bit weights is unchanged.
     Rescaled,
-    /// `exp2` within 1e-4 relative.
+    /// `exp2` within 5e-6 relative; a score that is no number counts as minus infinity.
     ApproxExp2,
 }
 

@@ -6,7 +6,7 @@
 //! A row that saw nothing keeps a reference of -inf; its exponents are taken against 0, so that no NaN appears.
 //! After (fixed): lazy where the fold is masked and on its first trip; elsewhere `p = exp2(x - ref)` with `ref` as it
 //! stands. A row whose sum of weights then leaves the safe range (or whose reference is still -inf: the exponent is
-//! +inf, the sum no number) is computed again in the lazy form, so the result is exact for any input.
+//! +inf, the sum no number) is computed again in the lazy form, so the result is that of the lazy form for any input.
 //! Class: `Bitwise` for exact (it is the definition), `Rescaled` for lazy and fixed.
 
 use dsl::ir::{BinaryOp, CarryKind, CmpOp, Op, ReduceOp, Shape, Site, TileType, UnaryOp, ValueId};
@@ -70,11 +70,11 @@ pub fn expand(kernel: &mut Kernel, fold: ValueId, choice: &FoldChoice) -> Option
         if choice.rescale == Rescale::Fixed {
             let shifted = b.push(Op::Binary(BinaryOp::Sub, scores, carry.arg), ty);
             let fast = b.push(Op::Unary(UnaryOp::Exp2, shifted), ty);
-            fixed = check(b.kernel, &f.body, *id).map(|(check, limit)| FixedReference {
+            fixed = watch(b.kernel, &f.body, *id).map(|check| FixedReference {
                 weights: *id,
                 fast,
                 check,
-                limit,
+                limit: SAFE_SUM,
                 next,
                 factor,
             });
@@ -89,23 +89,15 @@ pub fn expand(kernel: &mut Kernel, fold: ValueId, choice: &FoldChoice) -> Option
     fixed
 }
 
-/// The row sum that watches the weights, and the largest partial sum that is safe.
-///
-/// A weight is at most its sum. bf16 and f32 hold weights up to 2^127; 2^60 leaves the sums room. f16 ends at 65504.
-fn check(kernel: &Kernel, body: &[ValueId], weights: ValueId) -> Option<(ValueId, f32)> {
-    let sum = body
-        .iter()
-        .find(|v| *kernel.op(**v) == Op::Reduce(ReduceOp::Sum, weights))?;
-    let mut from = std::collections::BTreeSet::from([weights]);
-    for v in body {
-        if kernel.op(*v).operands().iter().any(|o| from.contains(o)) {
-            from.insert(*v);
-        }
-    }
-    let to_f16 = body
-        .iter()
-        .any(|v| from.contains(v) && matches!(kernel.op(*v), Op::Cast(_)) && kernel.value(*v).ty.dtype == DType::F16);
-    Some((*sum, if to_f16 { 16_384.0 } else { 1_152_921_504_606_846_976.0 }))
+/// The largest partial sum of weights that a fixed reference leaves as it is: f16 ends at 65504, and values summed with such
+/// weights in f32 may be as large as 2^100.
+const SAFE_SUM: f32 = 16_384.0;
+
+/// The row sum that watches the weights: a weight is at most its sum.
+#[must_use]
+pub fn watch(kernel: &Kernel, body: &[ValueId], weights: ValueId) -> Option<ValueId> {
+    let mut sums = body.iter().copied();
+    sums.find(|v| *kernel.op(*v) == Op::Reduce(ReduceOp::Sum, weights))
 }
 
 /// The reference carry becomes an ordinary one; its factor is found through [`factor`].

@@ -461,6 +461,16 @@ pub struct RoleProgram {
 }
 
 impl RoleProgram {
+    /// The Rust line of a named value; a part of it (`NAME.part`) has its line.
+    #[must_use]
+    pub fn source(&self, name: &str) -> Option<&dsl::ir::Site> {
+        let mut name = name;
+        while !self.sites.contains_key(name) {
+            name = name.rsplit_once('.')?.0;
+        }
+        self.sites.get(name)
+    }
+
     /// Threads of a CTA: one producer warpgroup and the consumers.
     #[must_use]
     pub fn threads(&self) -> u32 {

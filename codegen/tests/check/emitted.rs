@@ -3,14 +3,17 @@
 
 use std::collections::BTreeMap;
 
+use warpwright_codegen::check::check;
 use warpwright_codegen::emit::emit;
 use warpwright_codegen::ptx::{Kind, Module, Opd};
 use warpwright_codegen::role::{Load, RoleProgram, Stmt};
 
+use warpwright_codegen::target::SM_90A;
+
 use crate::programs;
 
 fn module(p: &RoleProgram) -> Module {
-    emit(p, vec![], "sm_90a")
+    emit(&check(p, &SM_90A).unwrap(), vec![], "sm_90a")
 }
 
 /// How often every consumer warp arrives on an empty barrier, and the one arrival of the producer on a full one.
@@ -105,5 +108,25 @@ fn collect(body: &[Stmt], f: &mut dyn FnMut(&Stmt)) {
         if let Stmt::Loop { body, .. } = stmt {
             collect(body, f);
         }
+    }
+}
+
+/// One lane arrives for its warp on an empty barrier: where lanes read the slot one by one, a barrier of the warp stands before.
+#[test]
+fn a_slot_that_lanes_read_is_released_behind_a_barrier_of_the_warp() {
+    for name in ["row softmax", "attention 64 q in registers", "attention 128 full"] {
+        let p = programs::named(name);
+        let read = p.consumer.iter().any(|s| format!("{s:?}").contains("ReadShared"));
+        let mut last = None;
+        let mut guarded = 0;
+        for inst in module(&p).body {
+            match inst.kind {
+                Kind::Comment(_) => continue,
+                Kind::MbarArrive { .. } if last == Some(true) => guarded += 1,
+                _ => {}
+            }
+            last = Some(matches!(inst.kind, Kind::WarpSync));
+        }
+        assert_eq!(guarded > 0, read, "{name}: {guarded}");
     }
 }

@@ -110,6 +110,8 @@ impl Case {
                     norm += b * b;
                 }
                 let ratio = if error == 0.0 { 0.0 } else { (error / norm).sqrt() };
+                // No 16-bit rounding lies between the scores and their log-sum-exp.
+                let tolerance = if name == "lse" { tolerance.min(2e-5) } else { tolerance };
                 println!("{label} {name} seed {seed}: relative error {ratio:.2e}");
                 assert!(
                     ratio <= tolerance,

@@ -63,15 +63,14 @@ fn a_section_wider_than_the_grid_is_the_grid() {
     case.output("c", &[200, 264]).check("wide section", 4e-3);
 }
 
-#[test]
-fn a_polynomial_weight_past_the_range_of_f32_is_repaired() {
+/// Attention with logits of about ±60 binary units, so that maxima rise by 20 to 60 of them from block to block.
+fn steep(text: &str, value_size: f64) -> Case {
     let spec = attention::Spec {
         dtype: DType::Bf16,
         head_dim: 64,
         causal: false,
     };
     let kernel = attention::forward(spec).unwrap();
-    let text = "tiles = { q_tile = 64, kv_tile = 64 }\n[folds.kv]\nrescale = \"fixed\"\nexp2_polynomial_every = 2\n";
     let case = Case::new(&kernel, &schedule(text));
     let sizes = [
         ("batch", 1),
@@ -82,10 +81,58 @@ fn a_polynomial_weight_past_the_range_of_f32_is_repaired() {
         ("group", 2),
     ];
     let case = sizes.iter().fold(case, |c, (n, v)| c.runtime(n, *v));
-    // Logits of hundreds: weights against the first trip's maximum overflow.
     let case = case.scalar("scale_log2", 0.18).input("q", &[1, 64, 2, 64], 40.0);
-    let case = case.input("k", &[1, 210, 1, 64], 1.0).input("v", &[1, 210, 1, 64], 1.0);
-    case.output("o", &[1, 64, 2, 64])
-        .output("lse", &[1, 2, 64])
-        .check("polynomial past the range", 6e-3);
+    let case = case
+        .input("k", &[1, 210, 1, 64], 1.0)
+        .input("v", &[1, 210, 1, 64], value_size);
+    case.output("o", &[1, 64, 2, 64]).output("lse", &[1, 2, 64])
+}
+
+/// Weights of 2^60 would take sums of such values past the end of f32, and a later factor of zero makes that no number.
+#[test]
+fn large_values_outlive_a_reference_that_lags() {
+    for policy in ["rescale = \"fixed\"", "rescale = \"lazy\"\nlazy_threshold = 16"] {
+        let text = format!("tiles = {{ q_tile = 64, kv_tile = 64 }}\n[folds.kv]\n{policy}\n");
+        steep(&text, 2.0_f64.powi(100)).check(policy, 6e-3);
+    }
+}
+
+#[test]
+fn knobs_that_nothing_listens_to_are_refused() {
+    let spec = gemm::Spec {
+        dtype: DType::Bf16,
+        a_transposed: false,
+        b_transposed: false,
+    };
+    let gemm = gemm::gemm(spec).unwrap();
+    let spec = attention::Spec {
+        dtype: DType::Bf16,
+        head_dim: 64,
+        causal: false,
+    };
+    let attention = attention::forward(spec).unwrap();
+    for (kernel, text, key) in [
+        (&gemm, "folds.k.rescale = \"fixed\"", "folds.k.rescale"),
+        (&gemm, "folds.k.lazy_threshold = 4.0", "folds.k.lazy_threshold"),
+        (
+            &gemm,
+            "folds.k.exp2_polynomial_every = 3",
+            "folds.k.exp2_polynomial_every",
+        ),
+        (
+            &attention,
+            "folds.kv = { rescale = \"exact\", lazy_threshold = 4.0 }",
+            "folds.kv.lazy_threshold",
+        ),
+        (&attention, "folds.kv.lazy_threshold = 17.0", "folds.kv.lazy_threshold"),
+    ] {
+        let refused = Case::legal(kernel, &schedule(text)).err().map(|e| e.to_string());
+        assert!(refused.as_ref().is_some_and(|m| m.contains(key)), "{text}: {refused:?}");
+    }
+}
+
+#[test]
+fn a_polynomial_weight_past_the_range_of_f32_is_repaired() {
+    let text = "tiles = { q_tile = 64, kv_tile = 64 }\n[folds.kv]\nrescale = \"fixed\"\nexp2_polynomial_every = 2\n";
+    steep(text, 1.0).check("polynomial past the range", 6e-3);
 }

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// Every hardware decision for one kernel. Everything left out takes a default that [`resolve`](super::schedule) picks.
+/// Every hardware decision for one kernel. Everything left out takes a default of the compiler's.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Schedule {
@@ -153,10 +153,10 @@ pub struct FoldPlan {
     pub handoff: Option<Handoff>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rescale: Option<Rescale>,
-    /// Threshold of lazy rescaling, in powers of two.
+    /// Threshold of lazy rescaling, in powers of two: 0 to 16, of f16 weights 0 to 15.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lazy_threshold: Option<f32>,
-    /// Every n-th `exp2` of the fold is a polynomial on the FMA pipe; 0 is none.
+    /// Every n-th `exp2` of the fold is a polynomial on the FMA pipe; 0 is none. A NaN that reaches such an `exp2` gives 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub exp2_polynomial_every: Option<u32>,
     /// Emits the first trip apart, even where pipelining or the rescale policy does not ask for it.
@@ -209,6 +209,18 @@ pub enum Rescale {
     Lazy,
     /// Stays where the first trips put it; overflow is repaired.
     Fixed,
+}
+
+impl Rescale {
+    /// As it is written in TOML.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Lazy => "lazy",
+            Self::Fixed => "fixed",
+        }
+    }
 }
 
 /// One output.

@@ -142,6 +142,7 @@ pub(super) fn check(report: &mut Report<'_>, program: &[Placed]) {
                 CarryKind::Sum { rescaled: true, .. } => Scaled(1.0),
                 CarryKind::Sum { .. } | CarryKind::Next(_) => Free,
             };
+            // Carries of other folds stay free: a body cannot read a running sum, and `total` looks at what was added.
         }
         for placed in program {
             answers.of[placed.id.0 as usize] = answers.op(placed.id);

@@ -2,8 +2,8 @@
 
 use super::{AttentionForward, Gemm, Mask, Problem, RowSoftmax};
 
-/// Lengths that fall short of, or just past, the tile sizes in use; each exercises another tail.
-pub const RAGGED_LENS: [u32; 6] = [1, 17, 127, 129, 1023, 4097];
+/// Lengths that fall short of, meet, or just pass the tile sizes in use; each exercises another tail.
+pub const RAGGED_LENS: [u32; 7] = [1, 17, 127, 128, 129, 1023, 4097];
 
 /// `base` at every ragged length up to `max_len` with equal lengths, then with keys longer and shorter than queries,
 /// under both masks. Batch, heads, head size and dtype are those of `base`.

@@ -51,6 +51,9 @@ pub struct Args {
     /// The small shapes only.
     #[arg(long)]
     pub quick: bool,
+    /// Without the eight large shapes, which take longer than all others together.
+    #[arg(long)]
+    pub no_large: bool,
     /// A problem in place of the table; may be repeated.
     #[arg(long)]
     pub problem: Vec<Problem>,
@@ -95,7 +98,7 @@ impl Args {
             return if self.time.is_some() {
                 shapes::timed()
             } else {
-                shapes::verified(self.quick, self.sim)
+                shapes::verified(self.quick, self.sim, !self.no_large)
             };
         }
         let layout = LayoutRule::Dense;

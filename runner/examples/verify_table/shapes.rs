@@ -12,7 +12,7 @@ const HEADS: [(u32, u32); 4] = [(4, 4), (4, 2), (4, 1), (8, 1)];
 
 /// Shapes to verify: every kernel, dtype, mask and head size; ragged lengths, groups, strides. The simulator gets none
 /// above a few hundred rows.
-pub fn verified(quick: bool, sim: bool) -> Vec<Entry> {
+pub fn verified(quick: bool, sim: bool, large: bool) -> Vec<Entry> {
     let longest = if sim {
         129
     } else if quick {
@@ -49,7 +49,7 @@ pub fn verified(quick: bool, sim: bool) -> Vec<Entry> {
         }
         entries.extend(matrices(dtype, longest));
     }
-    if !quick && !sim {
+    if large && !quick && !sim {
         entries.extend(timed());
     }
     entries
