@@ -144,13 +144,13 @@ pub const KNOBS: [Knob; 31] = [
     knob(
         "folds.FOLD.stages.VALUE",
         "0 or 1",
-        "a value at stage 1 runs one trip later",
+        "a value at stage 1 runs one trip later; without `stages` and `order`, dots of a value of their own trip do",
         "[folds.kv.stages]\no = 1",
     ),
     knob(
         "folds.FOLD.order",
         "`issue X`, `wait X`, `X`",
-        "order of events inside a trip",
+        "order of events inside a trip; where it is given, values that `stages` does not name are at stage 0",
         "[folds.kv]\norder = [\"issue s\", \"issue o\", \"wait s\"]",
     ),
     knob(
@@ -167,7 +167,7 @@ pub const KNOBS: [Knob; 31] = [
     ),
     knob(
         "folds.FOLD.lazy_threshold",
-        "0 to 32",
+        "0 to 16",
         "growth that lazy rescaling lets pass, in powers of two",
         "[folds.kv]\nlazy_threshold = 8.0",
     ),

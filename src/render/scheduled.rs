@@ -3,9 +3,10 @@
 //! The text is itself a legal schedule for the kernel and asks for the same decisions.
 
 use codegen::plan::{Choices, FoldChoice, LoadChoice, Scheduled, Staging};
+use codegen::rewrite::rebase;
 use dsl::Kernel;
 use dsl::ir::{Access, At, Extent, Op, TensorId, ValueId};
-use dsl::schedule::{FoldPlan, LoadPlan, Schedule, StorePlan, text};
+use dsl::schedule::{FoldPlan, LoadPlan, Rescale, Schedule, StorePlan, text};
 
 use crate::failure::Failure;
 
@@ -49,7 +50,9 @@ pub fn spelt_out(traced: &Kernel, scheduled: &Scheduled) -> Schedule {
     }
     for (id, choice) in &c.folds {
         if let Op::Fold(fold) = kernel.op(*id) {
-            s.folds.insert(fold.name.clone(), fold_plan(choice));
+            // Knobs of a running reference belong to folds that have one.
+            let rebased = rebase::factor(kernel, *id).is_some();
+            s.folds.insert(fold.name.clone(), fold_plan(choice, rebased));
         }
     }
     stores(kernel, c, &mut s);
@@ -102,15 +105,16 @@ fn load_plan(choice: &LoadChoice) -> LoadPlan {
     }
 }
 
-fn fold_plan(choice: &FoldChoice) -> FoldPlan {
+fn fold_plan(choice: &FoldChoice, rebased: bool) -> FoldPlan {
+    let lags = rebased && choice.rescale != Rescale::Exact;
     FoldPlan {
         direction: Some(choice.direction),
         split: Some(choice.split),
         stages: choice.stages.clone(),
         order: choice.order.clone(),
         handoff: Some(choice.handoff),
-        rescale: Some(choice.rescale),
-        lazy_threshold: Some(choice.lazy_threshold),
+        rescale: rebased.then_some(choice.rescale),
+        lazy_threshold: lags.then_some(choice.lazy_threshold),
         exp2_polynomial_every: Some(choice.exp2_polynomial_every),
         unroll: Some(choice.unroll),
         peel: Some(choice.peel),

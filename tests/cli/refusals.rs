@@ -178,7 +178,7 @@ const PAST_THE_HARDWARE: &[[&str; 5]] = &[
         "folds.kv.lazy_threshold = -1.0",
         "folds.kv.lazy_threshold",
         "-1",
-        "0 to 32",
+        "0 to 16",
     ],
     [ATTENTION, "folds.kv.stages.o = 2", "folds.kv.stages.o", "2", "0 or 1"],
     [

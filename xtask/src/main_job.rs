@@ -11,7 +11,7 @@ const NO_DEVICE: i32 = 4;
 
 /// Runs the main job.
 pub fn run(root: &Path) -> anyhow::Result<ExitCode> {
-    println!("problem: {PROBLEM}");
+    println!("problem: {PROBLEM}\nbuilding warpwright first, a few minutes on a fresh machine");
     if warpwright(root, &["run", "--problem", PROBLEM])? == 0 {
         return Ok(ExitCode::SUCCESS);
     }
@@ -26,7 +26,6 @@ pub fn run(root: &Path) -> anyhow::Result<ExitCode> {
             bail!("warpwright {} failed", args.join(" "));
         }
     }
-    println!("wrote {out}");
     Ok(ExitCode::SUCCESS)
 }
 
@@ -36,7 +35,7 @@ fn warpwright(root: &Path, args: &[&str]) -> anyhow::Result<i32> {
     let mut command = Command::new(cargo);
     command
         .current_dir(root)
-        .args(["run", "--quiet", "--bin", "warpwright", "--"])
+        .args(["run", "--bin", "warpwright", "--"])
         .args(args);
     let status = command.status().context("cargo did not start")?;
     match status.code() {

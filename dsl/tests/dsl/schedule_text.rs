@@ -168,12 +168,12 @@ fn names_are_checked_against_the_kernel() {
         "line 2: folds.depth.stages.ba: the kernel has no value in this fold called `ba` (did you mean `ab`?)",
     );
     name_fault(
-        "[folds.depth]\norder = [\"issue left\",\n\"wait rihgt\"]\n",
-        "line 3: folds.depth.order.1: the kernel has no load or dot in this fold called `rihgt` (did you mean `right`?)",
+        "[folds.depth]\norder = [\"issue ab\",\n\"wait abb\"]\n",
+        "line 3: folds.depth.order.1: the kernel has no dot in this fold called `abb` (did you mean `ab`?)",
     );
     name_fault(
-        "[folds.depth]\norder = [\"issue doubled\"]\n",
-        "line 2: folds.depth.order.0: the kernel has no load or dot in this fold called `doubled`",
+        "[folds.depth]\norder = [\"issue left\"]\n",
+        "line 2: folds.depth.order.0: the kernel has no dot in this fold called `left`",
     );
     name_fault(
         "[folds.depth]\norder = [\"start the ab\"]\n",
@@ -199,7 +199,7 @@ fn names_are_checked_against_the_kernel() {
 
 #[test]
 fn right_names_pass() {
-    let text = "kernel = \"product\"\n[tiles]\nm_tile = 64\nk_tile = 32\n[grid]\ninner = \"block\"\n[loads.left]\n[operands]\ndoubled = \"registers\"\n[folds.depth]\nstages = { ab = 1 }\norder = [\"issue ab\", \"doubled\", \"wait left\"]\n[stores.c]\nbuffer = \"own\"\n";
+    let text = "kernel = \"product\"\n[tiles]\nm_tile = 64\nk_tile = 32\n[grid]\ninner = \"block\"\n[loads.left]\n[operands]\ndoubled = \"registers\"\n[folds.depth]\nstages = { ab = 1 }\norder = [\"issue ab\", \"doubled\", \"wait ab\"]\n[stores.c]\nbuffer = \"own\"\n";
     let schedule = parse_for(text, &kernel()).unwrap();
     assert_eq!(check_names(&schedule, &kernel()), Ok(()));
 }

@@ -35,6 +35,13 @@ pub struct DeviceError {
 }
 
 impl DeviceError {
+    /// The same, with the kernel that it happened in.
+    #[must_use]
+    pub fn within(mut self, entry: &str) -> Self {
+        self.message = format!("in kernel `{entry}`, {}", self.message);
+        self
+    }
+
     #[must_use]
     pub fn new(class: FaultClass, message: impl Into<String>) -> Self {
         Self {

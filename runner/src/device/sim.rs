@@ -257,7 +257,7 @@ impl Device for SimDevice {
             Ok(report) if report.findings.is_empty() => Ok(()),
             Ok(report) => Err(of_findings(seed, &report.findings.iter().collect::<Vec<_>>())),
             Err(fault @ Fault::Launch { .. }) => Err(DeviceError::new(FaultClass::Refused, fault.to_string())),
-            Err(fault) => Err(of_findings(seed, &fault.all())),
+            Err(fault) => Err(of_findings(seed, &fault.all()).within(&bound.entry)),
         }
     }
 
@@ -286,6 +286,12 @@ fn of_findings(seed: u64, findings: &[&Finding]) -> DeviceError {
     let mut lines: Vec<String> = findings.iter().take(MOST_SHOWN).map(ToString::to_string).collect();
     if let Some(more) = findings.len().checked_sub(MOST_SHOWN).filter(|more| *more > 0) {
         lines.push(format!("and {more} more"));
+    }
+    let budget = findings.iter().any(|f| matches!(f.kind, FindingKind::Budget { .. }));
+    if budget {
+        lines.push(
+            "a shape this large may just need more of them: take a smaller one, or raise --sim-instructions".to_owned(),
+        );
     }
     DeviceError::new(class, format!("on the simulator, seed {seed}: {}", lines.join("\n  ")))
 }

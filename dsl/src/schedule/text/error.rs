@@ -29,7 +29,7 @@ pub enum Fault {
     },
     #[error("the schedule is for kernel `{asked}`; this kernel is `{found}`")]
     OtherKernel { asked: String, found: String },
-    #[error("`{event}` is not an event; allowed: `issue X`, `wait X` or a value, where X is a load or dot")]
+    #[error("`{event}` is not an event; allowed: `issue X`, `wait X` or a value, where X is a dot")]
     UnknownEvent { event: String },
     #[error("found {found}; expected {expected}")]
     WrongType { found: String, expected: String },

@@ -1,7 +1,7 @@
 //! The names in a schedule, against the kernel it is for.
 
 use super::error::{Fault, TextError, TextErrors};
-use crate::ir::{Access, Fold, Kernel, Op, ValueId};
+use crate::ir::{Access, CarryKind, Fold, Kernel, Op, ValueId};
 use crate::schedule::{FoldPlan, Schedule};
 
 /// Checks every name that a schedule mentions.
@@ -99,17 +99,22 @@ fn fold_names(kernel: &Kernel, fold: &Fold, plan: &FoldPlan) -> Vec<TextError> {
 
 const INSIDE: &str = "value in this fold called";
 
-/// An event of a fold's order: `issue X`, `wait X`, or a value.
+/// An event of a fold's order: `issue X` or `wait X` of a dot, or a value, or the step of a carry.
 fn check_event(kernel: &Kernel, fold: &Fold, event: &str) -> Option<Fault> {
     let words: Vec<&str> = event.split_whitespace().collect();
-    let is_async = |id: &ValueId| matches!(kernel.op(*id), Op::Load { .. } | Op::Dot { .. });
+    let is_dot = |id: &ValueId| matches!(kernel.op(*id), Op::Dot { .. });
+    let is_load = |id: &ValueId| matches!(kernel.op(*id), Op::Load { .. });
     let (what, name, ids): (_, _, Vec<ValueId>) = match words[..] {
         ["issue" | "wait", name] => (
-            "load or dot in this fold called",
+            "dot in this fold called",
             name,
-            fold.body.iter().copied().filter(is_async).collect(),
+            fold.body.iter().copied().filter(is_dot).collect(),
         ),
-        [name] => (INSIDE, name, fold.body.clone()),
+        [name] => (
+            INSIDE,
+            name,
+            fold.body.iter().copied().filter(|v| !is_load(v)).collect(),
+        ),
         _ => {
             return Some(Fault::UnknownEvent {
                 event: event.to_owned(),
@@ -119,6 +124,10 @@ fn check_event(kernel: &Kernel, fold: &Fold, event: &str) -> Option<Fault> {
     let mut known = named_in(kernel, &ids);
     if what == INSIDE {
         known.extend(fold.rescales());
+        known.extend(fold.carries.iter().map(|c| match c.kind {
+            CarryKind::Sum { .. } => format!("{}.sum", c.name),
+            CarryKind::Next(_) | CarryKind::Reference => format!("{}.next", c.name),
+        }));
     }
     (!known.iter().any(|k| k == name)).then(|| Fault::UnknownName {
         what,
