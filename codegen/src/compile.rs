@@ -62,7 +62,9 @@ pub fn compile_with(
     for candidate in plan::defaults::candidates(valid.kernel(), schedule) {
         match complete(valid.kernel(), &candidate, target, options) {
             Ok(compiled) => return Ok(compiled),
-            Err(error) => refused = refused.or(Some(error)),
+            // Another tile may be legal; a fault of ours stays one.
+            Err(error @ CompileError::Refused(_)) => refused = refused.or(Some(error)),
+            Err(fault) => return Err(fault),
         }
     }
     Err(refused.unwrap_or(CompileError::Refused(vec![])))

@@ -135,12 +135,27 @@ pub fn gemm(d: &mut Dice) -> String {
     s += d.pick(&["", "inner = \"n_block\"\n", "section = 2\n"]);
     let stages = 1 + d.roll(4);
     let ring = d.pick(&["", "ring = \"ab\"\n"]);
-    s += &format!("[loads.a]\nstages = {stages}\n{ring}[loads.b]\nstages = {stages}\n{ring}");
-    s + &format!(
-        "[folds.k]\nunroll = {}\nhandoff = \"{}\"\n",
+    for load in ["a", "b"] {
+        let release = d.pick(&["", "release = \"late\"\n"]);
+        s += &format!("[loads.{load}]\nstages = {stages}\n{ring}{release}");
+    }
+    s += d.pick(&[
+        "",
+        "[roles]\nconsumers = 1\n",
+        "[roles]\nconsumers = 2\nproducer_warps = 2\n",
+    ]);
+    s += &format!(
+        "[folds.k]\nunroll = {}\nhandoff = \"{}\"\npeel = {}\n",
         1 + d.roll(3),
-        d.pick(&["free", "ping-pong"])
-    )
+        d.pick(&["free", "ping-pong"]),
+        d.pick(&["true", "false"])
+    );
+    s += d.pick(&[
+        "",
+        "stages = { ab = 1 }\n",
+        "stages = { ab = 0 }\norder = [\"issue ab\"]\n",
+    ]);
+    s + &format!("[stores.c]\nbuffer = \"{}\"\n", d.pick(&["own", "own", "a", "b"]))
 }
 
 /// A schedule of the row softmax, legal or not.
@@ -154,12 +169,21 @@ pub fn row_softmax(d: &mut Dice) -> String {
     s += &format!("[grid]\npersistence = \"{}\"\n", d.pick(&["none", "static", "dynamic"]));
     s += &format!(
         "[folds.sum]\nrescale = \"{}\"\nsplit = \"{}\"\n",
-        d.pick(&["exact", "lazy"]),
+        d.pick(&["exact", "lazy", "fixed"]),
         d.pick(&["never", "by-mask"])
     );
-    s + &format!(
-        "[loads.x_sum]\nstages = {}\n[loads.x_write]\nstages = {}\n",
-        1 + d.roll(3),
-        1 + d.roll(3)
-    )
+    s += &format!(
+        "exp2_polynomial_every = {}\nunroll = {}\n",
+        d.pick(&["0", "3"]),
+        1 + d.roll(2)
+    );
+    s += &format!("[folds.write]\nunroll = {}\n", 1 + d.roll(2));
+    let ring = d.pick(&["", "ring = \"x\"\n"]);
+    let stages = 1 + d.roll(3);
+    for load in ["x_sum", "x_write"] {
+        let own = if ring.is_empty() { 1 + d.roll(3) } else { stages };
+        let release = d.pick(&["", "release = \"late\"\n"]);
+        s += &format!("[loads.{load}]\nstages = {own}\n{ring}{release}");
+    }
+    s + &format!("[stores.y]\nbuffer = \"{}\"\n", d.pick(&["own", "own", "x_write"]))
 }

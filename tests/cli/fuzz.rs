@@ -127,6 +127,7 @@ fn entry() -> impl Strategy<Value = String> {
     let rings = prop_oneof![
         words("loads.k.ring", vec!["kv", "k", "v", "q"]),
         words("loads.v.ring", vec!["kv", "k", "v", "q"]),
+        words("loads.q.ring", vec!["kv", "k", "q", "q"]),
         words("loads.k.release", vec!["early", "late"]),
         words("loads.v.cache", vec!["normal", "evict-first", "evict-last"]),
     ];

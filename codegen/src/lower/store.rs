@@ -47,10 +47,9 @@ impl Lower<'_> {
             }
             Staging::Over(load) => {
                 self.may_stage_over(&name, load, (rows, cols))?;
-                // Whoever reads the load is done before anyone writes over it: a right operand is read by every consumer,
-                // a left one by the warps of its own warpgroup.
+                // Whoever reads the load is done before anyone writes over it.
                 sink.now.push(Stmt::StagingFree);
-                if self.is_right_operand(load) {
+                if self.is_read_across(load) || mat(self.kernel, load) != (rows, cols) {
                     sink.now.push(Stmt::ConsumersMeet);
                 }
                 sink.late.insert(0, Stmt::StagingFree);
@@ -117,11 +116,13 @@ impl Lower<'_> {
         })
     }
 
-    fn is_right_operand(&self, load: ValueId) -> bool {
-        self.kernel
-            .values
-            .iter()
-            .any(|v| matches!(&v.op, dsl::ir::Op::Dot { b, .. } if b.value == load))
+    /// Whether consumers read more of a load than their own rows: a right operand whole, a transposed left one by columns.
+    fn is_read_across(&self, load: ValueId) -> bool {
+        let across = |op: &dsl::ir::Op| match op {
+            dsl::ir::Op::Dot { a, b } => b.value == load || (a.value == load && a.transposed),
+            _ => false,
+        };
+        self.kernel.values.iter().any(|v| across(&v.op))
     }
 
     pub(super) fn in_fold(&self, id: ValueId) -> bool {

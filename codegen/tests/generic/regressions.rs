@@ -25,6 +25,11 @@ fn schedules_that_gave_wrong_results_are_refused() {
             "[folds.kv]\nrescale = \"fixed\"\nstages = { o = 1, \"acc.rescale\" = 1 }\n",
             "folds.kv.stages",
         ),
+        // Slots come back in order: one that is kept blocks those that a loop takes behind it.
+        (
+            "loads = { q = { ring = \"x\", stages = 4 }, k = { ring = \"x\", stages = 4 }, v = { ring = \"x\", stages = 4 } }\n",
+            "loads.q.ring",
+        ),
         ("[grid]\nsection = 0\n", "grid.section"),
         ("[grid]\nsection = 4294967295\n", "grid.section"),
         ("[folds.kv]\nlazy_threshold = 18.0\n", "folds.kv.lazy_threshold"),
@@ -46,6 +51,24 @@ fn a_store_at_stage_one_writes_where_its_trip_says() {
     let case = Case::new(&kernel, &schedule).runtime("m", 70).runtime("n", 200);
     let case = case.input("x", &[70, 200], 3.0).output("y", &[70, 200]);
     case.check("late store", 4e-3);
+}
+
+/// Consumers read whole columns of a transposed left operand: all of them are done before one writes over it.
+#[test]
+fn a_tile_staged_over_a_transposed_left_operand_waits_for_its_readers() {
+    let spec = gemm::Spec {
+        dtype: DType::Bf16,
+        a_transposed: true,
+        b_transposed: false,
+    };
+    let kernel = gemm::gemm(spec).unwrap();
+    let text =
+        "tiles = { m_tile = 128, n_tile = 128, k_tile = 128 }\nfolds.k.stages = { ab = 1 }\nstores.c.buffer = \"a\"\n";
+    let case = Case::new(&kernel, &schedule(text));
+    let case = case.runtime("m", 200).runtime("n", 264).runtime("k", 200);
+    let case = case.input("a", &[200, 200], 1.0).input("b", &[200, 264], 1.0);
+    case.output("c", &[200, 264])
+        .check("staged over a transposed operand", 4e-3);
 }
 
 #[test]

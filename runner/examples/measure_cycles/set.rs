@@ -117,8 +117,23 @@ pub fn append<T: Serialize>(path: &Path, line: &T) -> Result<(), AnyError> {
 ///
 /// # Errors
 /// As [`read`].
-pub fn load(folder: &Path) -> Result<Vec<Drawn>, AnyError> {
-    read(&folder.join(FILE))
+pub fn load(path: &Path) -> Result<Vec<Drawn>, AnyError> {
+    if path.is_dir() {
+        return read(&path.join(FILE));
+    }
+    let measured: Vec<Measured> = read(path)?;
+    let drawn = measured.into_iter().map(|m| {
+        let drawn = Drawn {
+            id: m.id,
+            key: m.key,
+            problem: m.problem,
+            schedule: m.schedule,
+            near: m.near,
+            ptx_blake3: String::new(),
+        };
+        (m.id, drawn)
+    });
+    Ok(drawn.collect::<BTreeMap<_, _>>().into_values().collect())
 }
 
 /// Writes the drawn schedules of a folder.
