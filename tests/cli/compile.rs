@@ -209,3 +209,18 @@ fn what_does_not_assemble_comes_with_suspects() {
         assert!(said("suspects", tile) && said("message", tile), "{error:#}");
     }
 }
+
+/// The assembler's knobs reach it: other machine code of the same PTX.
+#[test]
+fn assembler_options_change_the_cubin_and_not_the_ptx() {
+    let Some(_tools) = tools_or_skip("assembler_options_change_the_cubin_and_not_the_ptx").expect("usable tools")
+    else {
+        return;
+    };
+    let folder = Folder::new();
+    let file = folder.file("options.toml", "assembler.options = [\"--maxrregcount=160\"]\n");
+    let with = ["--schedule", file.as_str()];
+    let plain = ["--schedule", "none"];
+    assert_eq!(emit(GEMM, "ptx", &with), emit(GEMM, "ptx", &plain));
+    assert_ne!(emit(GEMM, "cubin", &with), emit(GEMM, "cubin", &plain));
+}
