@@ -129,12 +129,12 @@ impl Failure {
     }
 
     /// What our own analysis suspects where the assembler does not take a kernel: in the text and as `suspects`.
-    pub fn suspects(mut self, suspects: &[String]) -> Self {
-        if !matches!(self.exit, Exit::NotAssembled) || suspects.is_empty() {
+    pub fn suspects(mut self, compiled: &codegen::Compiled) -> Self {
+        if !matches!(self.exit, Exit::NotAssembled) || compiled.suspects.is_empty() {
             return self;
         }
-        self.message = format!("{}\nlook first at {}", self.message, suspects.join("\n  ")).into();
-        self.detail("suspects", suspects)
+        self.message = format!("{}{}", self.message, compiled.look_first()).into();
+        self.detail("suspects", &compiled.suspects)
     }
 
     fn json(&self, command: &str) -> Value {

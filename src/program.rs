@@ -124,7 +124,7 @@ pub fn assemble(subject: &Subject, compiled: &Compiled, args: &AssemblerArgs) ->
         ..AssembleRequest::new(&text, subject.target.name)
     };
     let assembled = tools::assemble::assemble(&ptxas, &request).and_then(tools::assemble::Assembled::accept);
-    assembled.map_err(|error| Failure::from(error).suspects(&compiled.suspects))
+    assembled.map_err(|error| Failure::from(error).suspects(compiled))
 }
 
 fn warn_of_hazard(ptxas: &Tool) {

@@ -28,6 +28,17 @@ pub struct Compiled {
     pub suspects: Vec<String>,
 }
 
+impl Compiled {
+    /// The suspects as the end of a message about what the assembler said; empty where there are none.
+    #[must_use]
+    pub fn look_first(&self) -> String {
+        if self.suspects.is_empty() {
+            return String::new();
+        }
+        format!("\nlook first at {}", self.suspects.join("\n  "))
+    }
+}
+
 /// Compiles `kernel` under `schedule` for `target`.
 ///
 /// # Errors

@@ -175,7 +175,7 @@ pub fn build(
     let image = match arch {
         Some(arch) => {
             let image = assembler.assemble(&compiled.ptx.0, arch, &candidate.schedule.assembler);
-            Some(image.map_err(|error| Outcome::from(error).suspects(&compiled.suspects))?)
+            Some(image.map_err(|error| Outcome::from(error).suspects(&compiled))?)
         }
         None => None,
     };

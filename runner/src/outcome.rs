@@ -174,11 +174,9 @@ impl From<codegen::CompileError> for Outcome {
 impl Outcome {
     /// Where the assembler does not take a kernel, its words and then what our own analysis suspects.
     #[must_use]
-    pub fn suspects(mut self, suspects: &[String]) -> Self {
-        if let Self::NotAssembled(ended) = &mut self
-            && !suspects.is_empty()
-        {
-            ended.message += &format!("\nlook first at {}", suspects.join("\n  "));
+    pub fn suspects(mut self, compiled: &codegen::Compiled) -> Self {
+        if let Self::NotAssembled(ended) = &mut self {
+            ended.message += &compiled.look_first();
         }
         self
     }
