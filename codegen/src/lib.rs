@@ -7,6 +7,7 @@ pub mod check;
 pub mod compile;
 pub mod emit;
 pub mod error;
+mod index;
 pub mod launch;
 pub mod lower;
 pub mod plan;

@@ -2,7 +2,7 @@
 
 use dsl::{DType, Kernel, TraceErrors};
 
-use crate::{four_dots, gated_mlp, windowed};
+use crate::{four_dots, gated_mlp, shifted, windowed};
 
 /// One input tensor of noise.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,7 +45,7 @@ fn inputs(list: &[(&'static str, &[usize], f64)]) -> Vec<Input> {
 /// # Errors
 /// Shape or type mistakes of a kernel's source.
 pub fn all() -> Result<Vec<Example>, TraceErrors> {
-    let mut examples = vec![gated()?, dots()?];
+    let mut examples = vec![gated()?, dots()?, early()?];
     for (index, (extra, window)) in [
         ("", 40),
         ("", 400),
@@ -94,6 +94,19 @@ fn dots() -> Result<Example, TraceErrors> {
         ]),
         outputs: vec![("dk", vec![200, 2, 64]), ("dv", vec![200, 2, 64])],
         tolerance: 8e-3,
+    })
+}
+
+fn early() -> Result<Example, TraceErrors> {
+    Ok(Example {
+        label: "shifted".to_owned(),
+        kernel: shifted()?,
+        schedule: "tiles = { n_tile = 64 }".to_owned(),
+        runtime: vec![("n", 150), ("heads", 2), ("shift", 5)],
+        scalars: vec![],
+        inputs: inputs(&[("x", &[150, 2, 64], 1.0), ("bias", &[2, 150], 1.0)]),
+        outputs: vec![("y", vec![150, 2, 64]), ("sums", vec![2, 150])],
+        tolerance: 6e-3,
     })
 }
 

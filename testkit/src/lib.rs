@@ -7,10 +7,12 @@ pub mod examples;
 mod four_dots;
 mod gated_mlp;
 pub mod schedules;
+mod shifted;
 mod windowed;
 
 pub use four_dots::four_dots;
 pub use gated_mlp::gated_mlp;
+pub use shifted::shifted;
 pub use windowed::windowed;
 
 /// Numbers of about the given spread (the sum of three uniform ones), the same on every run and different for every name.

@@ -7,13 +7,14 @@ use dsl::ir::{At, Op, TensorId, ValueId};
 use dsl::schedule::Persistence;
 
 use crate::error::{CompileError, Refusal};
+use crate::index;
 use crate::lower::{Form, Lower, to_u32};
 use crate::plan::about::{Side, told};
 use crate::plan::{Scheduled, mat};
 use crate::role::{Expr, Layout, Pointer, SmemTile, Stmt};
 use crate::target::Target;
 
-use super::{Dot, Matrix, Program, Step, Store, index, refuse};
+use super::{Dot, Matrix, Program, Step, Store, refuse};
 
 /// Registers a thread needs besides its sums (fragments, addresses, counters) for ptxas not to spill.
 const OTHER_REGISTERS: u32 = 80;
@@ -125,6 +126,15 @@ impl Build<'_> {
                 format!("`{name}` from where its spans start"),
                 "it may be negative, or its column is not known to be aligned",
                 format!("starts of at least 0, columns at multiples of {aligned}"),
+            ));
+        }
+        let outside = |(d, a): (usize, &At)| matches!(a, At::Point(ix) if !index::inside(self.l.kernel, tensor, d, ix));
+        if at.iter().enumerate().any(outside) {
+            return Err(Refusal::new(
+                "kernel",
+                format!("`{name}` at points that may lie outside"),
+                "copies of 16 bytes do not test them",
+                "points that are a grid axis over their dimension",
             ));
         }
         let size = |l: &Lower<'_>, d: usize| {

@@ -15,7 +15,6 @@ mod copy;
 mod dot;
 mod emit;
 mod fold;
-mod index;
 mod lower;
 mod refuse;
 mod store;

@@ -10,6 +10,17 @@ use super::{Emitter, nth};
 const EVICT_FIRST: i64 = 0x12F0_0000_0000_0000;
 const EVICT_LAST: i64 = 0x14F0_0000_0000_0000;
 
+/// A vector of a tensor.
+#[derive(Clone, Copy)]
+struct Vector {
+    /// Byte address of index 0 of the spanned dimension.
+    base: Reg,
+    /// Byte stride along it.
+    along: Reg,
+    /// Whether the points lie inside, where that is not known before.
+    points: Option<Reg>,
+}
+
 impl Emitter<'_> {
     fn policy(&mut self, cache: dsl::schedule::Cache) -> Option<Reg> {
         use dsl::schedule::Cache;
@@ -223,8 +234,8 @@ impl Emitter<'_> {
         }
     }
 
-    /// Byte address of index 0 of the spanned dimension, and the byte stride along it.
-    fn vector(&mut self, at: &GlobalAt) -> (Reg, Reg) {
+    /// What all accesses to a vector share.
+    fn vector(&mut self, at: &GlobalAt) -> Vector {
         let tensor = self.p.tensors[self.p.pointers[at.pointer as usize].tensor as usize]
             .name
             .clone();
@@ -255,7 +266,26 @@ impl Emitter<'_> {
                 Coord::Rows(_) | Coord::Cols(_) => along = stride,
             }
         }
-        (base, along)
+        let points: Vec<Reg> = at.points.iter().map(|(index, size)| self.below(index, size)).collect();
+        Vector {
+            base,
+            along,
+            points: points.into_iter().reduce(|a, b| self.both(a, b)),
+        }
+    }
+
+    /// Whether `0 <= index < size`.
+    fn below(&mut self, index: &Expr, size: &Expr) -> Reg {
+        let (a, b) = (self.coord(index), self.expr(size));
+        let (dst, cmp) = (self.reg(Class::Pred), Cmp::Lt);
+        self.push(Kind::SetpU { cmp, dst, a, b });
+        dst
+    }
+
+    fn both(&mut self, a: Reg, b: Reg) -> Reg {
+        let dst = self.reg(Class::Pred);
+        self.push(Kind::PredAnd { dst, a, b });
+        dst
     }
 
     fn span_start(&mut self, at: &GlobalAt) -> Opd {
@@ -270,22 +300,25 @@ impl Emitter<'_> {
     }
 
     /// Address of `start + own + extra`, and whether it lies inside the tensor.
-    fn element(&mut self, at: &GlobalAt, (base, along): (Reg, Reg), own: Reg, extra: u32) -> (Addr, Reg) {
+    fn element(&mut self, at: &GlobalAt, vector: Vector, own: Reg, extra: u32) -> (Addr, Reg) {
         let start = self.span_start(at);
         let index = self.int(IntOp::Add, own, start);
         let index = self.int(IntOp::Add, index, extra);
         let bound = self.expr(&at.bound);
-        let inside = self.reg(Class::Pred);
-        self.push(Kind::SetpI {
+        let mut inside = self.reg(Class::Pred);
+        self.push(Kind::SetpU {
             cmp: Cmp::Lt,
             dst: inside,
             a: index.into(),
             b: bound,
         });
+        if let Some(points) = vector.points {
+            inside = self.both(inside, points);
+        }
         let wide = self.reg(Class::B64);
         self.push(Kind::Widen { dst: wide, src: index });
-        let offset = self.int64(IntOp::MulLo, wide, along);
-        let address = self.int64(IntOp::Add, base, offset);
+        let offset = self.int64(IntOp::MulLo, wide, vector.along);
+        let address = self.int64(IntOp::Add, vector.base, offset);
         (
             Addr {
                 base: address.into(),

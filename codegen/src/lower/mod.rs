@@ -28,6 +28,7 @@ use dsl::schedule::Placement;
 use dsl::{DType, Kernel};
 
 use crate::error::{CompileError, Refusal};
+use crate::index;
 use crate::plan::about::{Side, told};
 use crate::plan::{Scheduled, lit, mat};
 use crate::role::{
@@ -185,6 +186,11 @@ impl<'a> Lower<'a> {
 
     pub fn tile(&self, id: ValueId, local: &BTreeMap<ValueId, RegTileId>) -> Result<RegTileId, Refusal> {
         local.get(&id).or_else(|| self.regs.get(&id)).copied().ok_or_else(|| {
+            if matches!(self.kernel.op(id), Op::Load { .. }) && self.kernel.body.contains(&id) {
+                let asked = format!("the elements of {}, a tile loaded outside a fold", told(self.kernel, id));
+                let why = ["outside folds, loaded tiles are operands of dots only", "a fold of one trip around it"];
+                return self.scheduled.refuse(id, "kernel", asked, why);
+            }
             let asked = format!("{} in registers here", told(self.kernel, id));
             let why = [
                 "it is not computed at this point of the pipeline",
@@ -329,10 +335,18 @@ impl<'a> Lower<'a> {
             .get(spanned)
             .cloned()
             .unwrap_or(Expr::Const(0));
+        let unproven = |(d, a): (usize, &At)| match a {
+            At::Point(ix) if !index::inside(self.kernel, tensor, d, ix) => {
+                let size = self.program.tensors[tensor.0 as usize].dims.get(d)?;
+                Some((self.expr(ix, stage), size.clone()))
+            }
+            _ => None,
+        };
         GlobalAt {
             pointer: to_u32(pointer),
             coords: self.coords(at, stage),
             bound,
+            points: at.iter().enumerate().filter_map(unproven).collect(),
         }
     }
 }

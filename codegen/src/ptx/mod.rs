@@ -219,11 +219,23 @@ pub enum Kind {
         a: Opd,
         b: Opd,
     },
+    /// Unsigned: an index below zero is past every size.
+    SetpU {
+        cmp: Cmp,
+        dst: Reg,
+        a: Opd,
+        b: Opd,
+    },
     SetpF {
         cmp: Cmp,
         dst: Reg,
         a: Opd,
         b: Opd,
+    },
+    PredAnd {
+        dst: Reg,
+        a: Reg,
+        b: Reg,
     },
     PredOr {
         dst: Reg,

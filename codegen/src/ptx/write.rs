@@ -152,9 +152,13 @@ fn text(kind: &Kind) -> String {
         | Kind::FloatFn { .. }
         | Kind::PackHalf { .. }
         | Kind::UnpackHalf { .. } => float(kind),
-        Kind::SetpI { .. } | Kind::SetpF { .. } | Kind::PredOr { .. } | Kind::SelpF { .. } | Kind::SelpI { .. } => {
-            predicate(kind)
-        }
+        Kind::SetpI { .. }
+        | Kind::SetpU { .. }
+        | Kind::SetpF { .. }
+        | Kind::PredAnd { .. }
+        | Kind::PredOr { .. }
+        | Kind::SelpF { .. }
+        | Kind::SelpI { .. } => predicate(kind),
         Kind::ShflBfly { .. } | Kind::ShflFirst { .. } | Kind::VoteAny { .. } | Kind::Elect { .. } => warp(kind),
         Kind::CtaSync
         | Kind::WarpSync
@@ -300,7 +304,9 @@ fn cmp(c: Cmp) -> &'static str {
 fn predicate(kind: &Kind) -> String {
     match kind {
         Kind::SetpI { cmp: c, dst, a, b } => format!("setp.{}.s32 {}, {}, {}", cmp(*c), r(*dst), o(*a), o(*b)),
+        Kind::SetpU { cmp: c, dst, a, b } => format!("setp.{}.u32 {}, {}, {}", cmp(*c), r(*dst), o(*a), o(*b)),
         Kind::SetpF { cmp: c, dst, a, b } => format!("setp.{}.ftz.f32 {}, {}, {}", cmp(*c), r(*dst), o(*a), o(*b)),
+        Kind::PredAnd { dst, a, b } => format!("and.pred {}, {}, {}", r(*dst), r(*a), r(*b)),
         Kind::PredOr { dst, a, b } => format!("or.pred {}, {}, {}", r(*dst), r(*a), r(*b)),
         Kind::SelpF { dst, a, b, pred } => format!("selp.f32 {}, {}, {}, {}", r(*dst), o(*a), o(*b), r(*pred)),
         Kind::SelpI { dst, a, b, pred } => format!("selp.b32 {}, {}, {}, {}", r(*dst), o(*a), o(*b), r(*pred)),

@@ -344,8 +344,10 @@ pub struct GlobalAt {
     /// Index into [`RoleProgram::pointers`].
     pub pointer: u32,
     pub coords: Vec<Coord>,
-    /// Size of the spanned dimension: indices at or past it are not accessed.
+    /// Size of the spanned dimension: indices below zero, at it or past it are not accessed.
     pub bound: Expr,
+    /// Index and size of every point that may lie outside its dimension: nothing is accessed then.
+    pub points: Vec<(Expr, Expr)>,
 }
 
 /// A TMA load of a tile.

@@ -283,8 +283,13 @@ fn global(p: &RoleProgram, at: &GlobalAt) -> String {
         .pointers
         .get(at.pointer as usize)
         .map_or_else(|| format!("pointer{}", at.pointer), |x| tensor(p, x.tensor));
+    let points: String = at
+        .points
+        .iter()
+        .map(|(index, size)| format!(", if 0 <= {} < {}", expr(p, index), expr(p, size)))
+        .collect();
     format!(
-        "global {name} at {} below {}",
+        "global {name} at {} below {}{points}",
         coords(p, &at.coords),
         expr(p, &at.bound)
     )

@@ -20,6 +20,11 @@ fn windowed() {
 }
 
 #[test]
+fn shifted() {
+    agree("shifted");
+}
+
+#[test]
 fn four_dots() {
     agree("four_dots");
 }

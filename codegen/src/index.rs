@@ -1,6 +1,23 @@
 //! What an index expression is known to be: enough to prove that a copy is aligned and starts inside its tensor.
 
+use dsl::Kernel;
 use dsl::index::{Ix, IxBin};
+use dsl::ir::{Dim, TensorId};
+
+/// Whether a point of dimension `d` is known to lie inside: a block coordinate of a grid axis that walks the dimension, or
+/// a number below a size that is one.
+pub fn inside(kernel: &Kernel, tensor: TensorId, d: usize, point: &Ix) -> bool {
+    let size = match kernel.tensor(tensor).dims.get(d) {
+        Some(Dim::Lit(n)) => Some(Ix::Const((*n).into())),
+        Some(Dim::Runtime(size)) => Some(Ix::Runtime(*size)),
+        None => None,
+    };
+    match (point, size) {
+        (Ix::Axis(axis), Some(size)) => kernel.grid.get(axis.0 as usize).is_some_and(|a| a.count == size),
+        (Ix::Const(at), Some(Ix::Const(size))) => (0..size).contains(at),
+        _ => false,
+    }
+}
 
 /// Whether the expression is at least zero: sizes, block coordinates and loop counters are.
 pub fn never_negative(ix: &Ix) -> bool {
