@@ -3,6 +3,7 @@
 use codegen::Compiled;
 use codegen::role::RoleProgram;
 use codegen::target::Family;
+use dsl::schedule::{Direction, Handoff, Split};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
@@ -135,6 +136,8 @@ fn text(subject: &Subject, compiled: &Compiled, tiles: &[(String, u32)]) -> Stri
             ),
         ));
     }
+    let folds = fold_lines(compiled);
+    rows.extend(folds.into_iter().map(|line| ("fold", line)));
     let mut out = format!("legal: {} for {}\n", subject.source.phrase(), subject.target.name);
     for (name, value) in rows {
         out += &format!("  {name:<14} {value}\n");
@@ -143,6 +146,43 @@ fn text(subject: &Subject, compiled: &Compiled, tiles: &[(String, u32)]) -> Stri
         out += &format!("warning: {warning}\n");
     }
     out
+}
+
+/// How each fold is walked, knobs that were left out with what was chosen for them.
+fn fold_lines(compiled: &Compiled) -> Vec<String> {
+    let scheduled = &compiled.scheduled;
+    let line = |(id, choice): (&dsl::ir::ValueId, &codegen::plan::FoldChoice)| {
+        let fold = scheduled.kernel.fold(*id)?;
+        let late: Vec<&str> = choice
+            .stages
+            .iter()
+            .filter(|(_, stage)| **stage == 1)
+            .map(|(name, _)| name.as_str())
+            .collect();
+        let mut line = format!(
+            "{} {}, split {}",
+            fold.name,
+            match choice.direction {
+                Direction::Ascending => "ascending",
+                Direction::Descending => "descending",
+            },
+            match choice.split {
+                Split::Never => "never",
+                Split::ByMask => "by-mask",
+            }
+        );
+        if scheduled.factors.contains_key(id) {
+            line += &format!(", rescale {}", choice.rescale.name());
+        }
+        if !late.is_empty() {
+            line += &format!(", one trip later: {}", late.join(", "));
+        }
+        if choice.handoff == Handoff::PingPong {
+            line += ", ping-pong";
+        }
+        Some(line)
+    };
+    scheduled.choices.folds.iter().filter_map(line).collect()
 }
 
 fn roles(subject: &Subject, p: &RoleProgram) -> [(&'static str, String); 4] {

@@ -91,10 +91,10 @@ fn schedules() -> String {
 fn knobs() -> String {
     let rows: Vec<Vec<String>> = KNOBS
         .iter()
-        .map(|k| [k.key, k.values, k.meaning].map(str::to_owned).to_vec())
+        .map(|k| [k.key, k.values, k.default, k.meaning].map(str::to_owned).to_vec())
         .collect();
     format!(
         "Schedule keys (upper-case words are names of the kernel)\n{}",
-        table(&["key", "values", "meaning"], &rows)
+        table(&["key", "values", "left out", "meaning"], &rows)
     )
 }

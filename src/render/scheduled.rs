@@ -3,7 +3,6 @@
 //! The text is itself a legal schedule for the kernel and asks for the same decisions.
 
 use codegen::plan::{Choices, FoldChoice, LoadChoice, Scheduled, Staging};
-use codegen::rewrite::rebase;
 use dsl::Kernel;
 use dsl::ir::{Access, At, Extent, Op, TensorId, ValueId};
 use dsl::schedule::{FoldPlan, LoadPlan, Rescale, Schedule, StorePlan, text};
@@ -51,7 +50,7 @@ pub fn spelt_out(traced: &Kernel, scheduled: &Scheduled) -> Schedule {
     for (id, choice) in &c.folds {
         if let Op::Fold(fold) = kernel.op(*id) {
             // Knobs of a running reference belong to folds that have one.
-            let rebased = rebase::factor(kernel, *id).is_some();
+            let rebased = scheduled.factors.contains_key(id);
             s.folds.insert(fold.name.clone(), fold_plan(choice, rebased));
         }
     }

@@ -19,7 +19,10 @@ pub fn shifted() -> Result<Kernel, TraceErrors> {
     let sums = kernel.output("sums", DType::F32, [heads.clone(), n.clone()]);
     let first = kernel.grid("block", (n + &shift).ceil_div(tile)) * tile - &shift;
     let head = kernel.grid("early_head", heads + 1) - 1;
-    let (matrix, vector) = ([span(&first, tile), (&head).into(), span(0, 64)], [(&head).into(), span(&first, tile)]);
+    let (matrix, vector) = (
+        [span(&first, tile), (&head).into(), span(0, 64)],
+        [(&head).into(), span(&first, tile)],
+    );
     let done = kernel.fold("once", Ix::from(1), |fold, _| {
         let values = fold.load(&x, matrix.clone()).cast(DType::F32) + fold.load(&bias, vector.clone());
         fold.accumulate("sum", &values.row_sum());

@@ -38,6 +38,7 @@ pub fn run(root: &Path, args: &[String]) -> anyhow::Result<ExitCode> {
         "warnings",
     ];
     steps.command("lints", root, cargo(&environment).args(lint));
+    fuzz_targets(&mut steps, root, &environment);
     let docs = ["doc", "--quiet", "--workspace", "--no-deps"];
     let mut rustdoc = cargo(&environment);
     steps.command("docs", root, rustdoc.args(docs).env("RUSTDOCFLAGS", "-D warnings"));
@@ -79,6 +80,15 @@ fn cargo(environment: &Environment) -> Command {
         command.env(tools::resolve::OFFLINE_ENV, "1");
     }
     command
+}
+
+/// The fuzz targets are a workspace of their own; checked, not linked, they need no C++ compiler.
+fn fuzz_targets(steps: &mut Steps, root: &Path, environment: &Environment) {
+    let args = ["check", "--quiet", "--locked", "--manifest-path", "fuzz/Cargo.toml"];
+    let mut command = cargo(environment);
+    // With a library of one's own named, libfuzzer-sys builds none.
+    command.env("CUSTOM_LIBFUZZER_PATH", root.join("fuzz").join("unlinked.a"));
+    steps.command("fuzz targets", root, command.args(args));
 }
 
 /// Fetches the assembler before any test needs it. Without it the tests that need it are skipped, unless required.

@@ -120,23 +120,7 @@ impl Build<'_> {
                 "a span of the last dimension",
             ));
         }
-        if !index::never_negative(row) || !index::never_negative(col) || !index::is_multiple(col, aligned) {
-            return Err(Refusal::new(
-                "kernel",
-                format!("`{name}` from where its spans start"),
-                "it may be negative, or its column is not known to be aligned",
-                format!("starts of at least 0, columns at multiples of {aligned}"),
-            ));
-        }
-        let outside = |(d, a): (usize, &At)| matches!(a, At::Point(ix) if !index::inside(self.l.kernel, tensor, d, ix));
-        if at.iter().enumerate().any(outside) {
-            return Err(Refusal::new(
-                "kernel",
-                format!("`{name}` at points that may lie outside"),
-                "copies of 16 bytes do not test them",
-                "points that are a grid axis over their dimension",
-            ));
-        }
+        self.starts_inside(tensor, at, (row, col), aligned)?;
         let size = |l: &Lower<'_>, d: usize| {
             l.program.tensors[tensor.0 as usize]
                 .dims
@@ -164,6 +148,29 @@ impl Build<'_> {
             row: (self.l.expr(row, 0), row_size),
             col: (self.l.expr(col, 0), col_size),
         })
+    }
+
+    /// Copies test only where a tile ends: it starts inside, aligned, at points that exist.
+    fn starts_inside(&self, tensor: TensorId, at: &[At], (row, col): (&Ix, &Ix), aligned: i64) -> Result<(), Refusal> {
+        let name = &self.l.kernel.tensor(tensor).name;
+        if !index::never_negative(row) || !index::never_negative(col) || !index::is_multiple(col, aligned) {
+            return Err(Refusal::new(
+                "kernel",
+                format!("`{name}` from where its spans start"),
+                "it may be negative, or its column is not known to be aligned",
+                format!("starts of at least 0, columns at multiples of {aligned}"),
+            ));
+        }
+        let outside = |(d, a): (usize, &At)| matches!(a, At::Point(ix) if !index::inside(self.l.kernel, tensor, d, ix));
+        if at.iter().enumerate().any(outside) {
+            return Err(Refusal::new(
+                "kernel",
+                format!("`{name}` at points that may lie outside"),
+                "copies of 16 bytes do not test them",
+                "points that are a grid axis over their dimension",
+            ));
+        }
+        Ok(())
     }
 
     fn pointer(&mut self, tensor: TensorId) -> u32 {

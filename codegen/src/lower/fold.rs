@@ -9,7 +9,7 @@ use dsl::index::Ix;
 use dsl::ir::{CarryKind, Fold, Op, ValueId};
 use dsl::schedule::{Direction, Placement, Release, Split};
 
-use crate::error::CompileError;
+use crate::error::{CompileError, Refusal};
 use crate::plan::{FoldChoice, Staging};
 use crate::role::{Calc, Expr, Layout, Src, Stmt, VarId};
 
@@ -182,6 +182,9 @@ impl Lower<'_> {
         };
         let Some(interval) = interval.filter(|i| i.low.is_some() || i.high.is_some()) else {
             let masked = w.f.body.iter().any(|v| matches!(self.kernel.op(*v), Op::Mask { .. }));
+            if masked && w.unmasked.fixed.is_some() {
+                return Err(never_fixed(&w.f.name).into());
+            }
             let count = sub(Expr::Var(w.vars.trips), Expr::Const(i64::from(w.peeled)));
             return self.one_loop(
                 w,
@@ -384,10 +387,21 @@ impl Lower<'_> {
     /// The factor by which a sum follows the reference.
     pub(super) fn factor_of(&self, fold: ValueId, kind: &CarryKind) -> Option<ValueId> {
         match kind {
-            CarryKind::Sum { rescaled: true, .. } => crate::rewrite::rebase::factor(self.kernel, fold),
+            CarryKind::Sum { rescaled: true, .. } => self.scheduled.factors.get(&fold).copied(),
             _ => None,
         }
     }
+}
+
+fn never_fixed(fold: &str) -> Refusal {
+    let key = format!("folds.{fold}.rescale");
+    let fact = "every trip applies masks here, and those take the reference of lazy";
+    Refusal::new(
+        key,
+        "fixed",
+        fact,
+        "exact, lazy, or split = \"by-mask\" where it is possible",
+    )
 }
 
 fn min(a: Expr, b: Expr) -> Expr {

@@ -187,8 +187,14 @@ impl<'a> Lower<'a> {
     pub fn tile(&self, id: ValueId, local: &BTreeMap<ValueId, RegTileId>) -> Result<RegTileId, Refusal> {
         local.get(&id).or_else(|| self.regs.get(&id)).copied().ok_or_else(|| {
             if matches!(self.kernel.op(id), Op::Load { .. }) && self.kernel.body.contains(&id) {
-                let asked = format!("the elements of {}, a tile loaded outside a fold", told(self.kernel, id));
-                let why = ["outside folds, loaded tiles are operands of dots only", "a fold of one trip around it"];
+                let asked = format!(
+                    "the elements of {}, a tile loaded outside a fold",
+                    told(self.kernel, id)
+                );
+                let why = [
+                    "outside folds, loaded tiles are operands of dots only",
+                    "a fold of one trip around it",
+                ];
                 return self.scheduled.refuse(id, "kernel", asked, why);
             }
             let asked = format!("{} in registers here", told(self.kernel, id));

@@ -90,7 +90,7 @@ impl TripPlan {
         fixed: Option<FixedReference>,
     ) -> Result<Self, CompileError> {
         let carries: Vec<_> = f.carries.iter().map(|c| (c.arg, c.kind.clone())).collect();
-        let live = live(l.kernel, f, fixed);
+        let live = live(l.kernel, f, l.scheduled.factors.get(&id).copied(), fixed);
         let mut plan = TripPlan {
             fold: id,
             carries,
@@ -365,7 +365,7 @@ impl TripPlan {
 }
 
 /// The values of a body that one form of its trips needs.
-fn live(kernel: &Kernel, f: &Fold, fixed: Option<FixedReference>) -> BTreeSet<ValueId> {
+fn live(kernel: &Kernel, f: &Fold, factor: Option<ValueId>, fixed: Option<FixedReference>) -> BTreeSet<ValueId> {
     let mut live = BTreeSet::new();
     for c in &f.carries {
         match c.kind {
@@ -374,7 +374,7 @@ fn live(kernel: &Kernel, f: &Fold, fixed: Option<FixedReference>) -> BTreeSet<Va
             _ => {}
         }
     }
-    if let Some(factor) = guarded_factor(kernel, f).filter(|_| fixed.is_none()) {
+    if let Some(factor) = factor.filter(|_| fixed.is_none()) {
         live.insert(factor);
     }
     for id in f.body.iter().rev() {
@@ -389,15 +389,4 @@ fn live(kernel: &Kernel, f: &Fold, fixed: Option<FixedReference>) -> BTreeSet<Va
         }
     }
     live
-}
-
-/// The factor of the fold's sums, found among its body's values.
-fn guarded_factor(kernel: &Kernel, f: &Fold) -> Option<ValueId> {
-    f.body.iter().copied().find(|v| {
-        kernel
-            .value(*v)
-            .name
-            .as_deref()
-            .is_some_and(|n| n.starts_with('%') && n.ends_with(".factor"))
-    })
 }

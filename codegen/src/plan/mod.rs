@@ -82,6 +82,8 @@ pub struct Scheduled {
     pub symbols: about::Symbols,
     /// Folds whose unmasked trips take their reference as it is.
     pub fixed: BTreeMap<ValueId, FixedReference>,
+    /// For each fold with a running reference, once rewritten: the per-row factor by which its sums follow it.
+    pub factors: BTreeMap<ValueId, ValueId>,
 }
 
 /// The fast form of a rebase: `weights` computed against the reference as it stands, checked afterwards.
@@ -117,6 +119,7 @@ pub fn apply(kernel: &Kernel, schedule: &Schedule, target: &Target) -> Result<Sc
         schedule: schedule.clone(),
         symbols: about::Symbols::of(kernel),
         fixed: BTreeMap::new(),
+        factors: BTreeMap::new(),
     })
 }
 

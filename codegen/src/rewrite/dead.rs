@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use dsl::Kernel;
 use dsl::ir::{CarryKind, Op, ValueId};
 
-/// Runs over one fold body; `also` is used from outside the IR.
-pub fn run(kernel: &mut Kernel, fold: ValueId, also: Option<ValueId>) {
+/// Runs over one fold body; `also` are used from outside the IR.
+pub fn run(kernel: &mut Kernel, fold: ValueId, also: Vec<ValueId>) {
     let Some(f) = kernel.fold(fold).cloned() else { return };
-    let mut live: BTreeSet<ValueId> = super::rebase::factor(kernel, fold).into_iter().chain(also).collect();
+    let mut live: BTreeSet<ValueId> = also.into_iter().collect();
     for c in &f.carries {
         match c.kind {
             CarryKind::Sum { contribution, .. } => drop(live.insert(contribution)),

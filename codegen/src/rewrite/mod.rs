@@ -29,11 +29,15 @@ pub fn run(mut scheduled: Scheduled) -> Scheduled {
     let folds: Vec<ValueId> = scheduled.choices.folds.keys().copied().collect();
     for fold in folds {
         let choice = &scheduled.choices.folds[&fold];
-        let fixed = rebase::expand(&mut scheduled.kernel, fold, choice);
-        scheduled.fixed.extend(fixed.map(|f| (fold, f)));
+        let mut also = vec![];
+        if let Some(expanded) = rebase::expand(&mut scheduled.kernel, fold, choice) {
+            scheduled.factors.insert(fold, expanded.factor);
+            scheduled.fixed.extend(expanded.fixed.map(|f| (fold, f)));
+            also.push(expanded.factor);
+            also.extend(expanded.fixed.map(|f| f.fast));
+        }
         scale_through_max::run(&mut scheduled.kernel, fold);
         contract::run(&mut scheduled.kernel, fold);
-        let also = scheduled.fixed.get(&fold).map(|f| f.fast);
         dead::run(&mut scheduled.kernel, fold, also);
     }
     scheduled

@@ -46,11 +46,19 @@ impl Builder<'_> {
     }
 }
 
-/// Expands the rebase of `fold`, if it has one; returns the fast form when the policy is fixed.
-pub fn expand(kernel: &mut Kernel, fold: ValueId, choice: &FoldChoice) -> Option<FixedReference> {
+/// What became of a rebase.
+pub struct Expanded {
+    /// The per-row factor by which the sums follow the reference.
+    pub factor: ValueId,
+    /// The fast form, when the policy is fixed.
+    pub fixed: Option<FixedReference>,
+}
+
+/// Expands the rebase of `fold`, if it has one.
+pub fn expand(kernel: &mut Kernel, fold: ValueId, choice: &FoldChoice) -> Option<Expanded> {
     let f = kernel.fold(fold).cloned()?;
     let reference = f.reference()?;
-    let mut fixed = None;
+    let mut expanded = None;
     let mut out = vec![];
     for id in &f.body {
         let Op::Rebase { scores } = *kernel.op(*id) else {
@@ -67,6 +75,7 @@ pub fn expand(kernel: &mut Kernel, fold: ValueId, choice: &FoldChoice) -> Option
         };
         let (next, factor, safe) = policy(&mut b, scores, carry.arg, choice);
         let ty = b.kernel.value(*id).ty;
+        let mut fixed = None;
         if choice.rescale == Rescale::Fixed {
             let shifted = b.push(Op::Binary(BinaryOp::Sub, scores, carry.arg), ty);
             let fast = b.push(Op::Unary(UnaryOp::Exp2, shifted), ty);
@@ -83,10 +92,12 @@ pub fn expand(kernel: &mut Kernel, fold: ValueId, choice: &FoldChoice) -> Option
         out = b.out;
         kernel.values[id.0 as usize].op = Op::Unary(UnaryOp::Exp2, shifted);
         out.push(*id);
-        set_reference(kernel, fold, reference, next, factor);
+        kernel.values[factor.0 as usize].name = Some(format!("%{}.factor", fold.0));
+        set_reference(kernel, fold, reference, next);
+        expanded = Some(Expanded { factor, fixed });
     }
     set_body(kernel, fold, out);
-    fixed
+    expanded
 }
 
 /// The largest partial sum of weights that a fixed reference leaves as it is: f16 ends at 65504, and values summed with such
@@ -100,27 +111,11 @@ pub fn watch(kernel: &Kernel, body: &[ValueId], weights: ValueId) -> Option<Valu
     sums.find(|v| *kernel.op(*v) == Op::Reduce(ReduceOp::Sum, weights))
 }
 
-/// The reference carry becomes an ordinary one; its factor is found through [`factor`].
-fn set_reference(kernel: &mut Kernel, fold: ValueId, reference: usize, next: ValueId, factor: ValueId) {
-    kernel.values[factor.0 as usize].name = Some(factor_name(fold));
+/// The reference carry becomes an ordinary one.
+fn set_reference(kernel: &mut Kernel, fold: ValueId, reference: usize, next: ValueId) {
     if let Op::Fold(f) = &mut kernel.values[fold.0 as usize].op {
         f.carries[reference].kind = CarryKind::Next(next);
     }
-}
-
-fn factor_name(fold: ValueId) -> String {
-    format!("%{}.factor", fold.0)
-}
-
-/// The per-row factor by which sums of `fold` follow the reference.
-#[must_use]
-pub fn factor(kernel: &Kernel, fold: ValueId) -> Option<ValueId> {
-    let name = factor_name(fold);
-    let at = kernel
-        .values
-        .iter()
-        .position(|v| v.name.as_deref() == Some(name.as_str()))?;
-    u32::try_from(at).ok().map(ValueId)
 }
 
 /// New reference, factor for the sums, and the reference to take exponents against.

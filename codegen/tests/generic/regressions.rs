@@ -148,6 +148,11 @@ fn knobs_that_nothing_listens_to_are_refused() {
             "folds.kv.lazy_threshold",
         ),
         (&attention, "folds.kv.lazy_threshold = 17.0", "folds.kv.lazy_threshold"),
+        (
+            &attention,
+            "folds.kv = { rescale = \"fixed\", split = \"never\" }",
+            "every trip applies masks here",
+        ),
     ] {
         let refused = Case::legal(kernel, &schedule(text)).err().map(|e| e.to_string());
         assert!(refused.as_ref().is_some_and(|m| m.contains(key)), "{text}: {refused:?}");

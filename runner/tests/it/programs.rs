@@ -32,7 +32,7 @@ fn device_checks_runs_generic_kernels_and_random_schedules() {
     let text = std::fs::read_to_string(&records).unwrap();
     let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     let of = |kind: &str| lines.iter().filter(|line| line["check"] == kind).count();
-    assert_eq!((of("generic"), of("random"), lines.len()), (6, 3, 9));
+    assert_eq!((of("generic"), of("random"), lines.len()), (7, 3, 10));
     for line in &lines {
         assert_eq!(
             (&line["passed"], &line["revision"]),
