@@ -62,12 +62,12 @@ impl Lower<'_> {
                 Event::Wait(n) if s.in_flight.contains(n) => self.wait_for(&mut s, *n),
                 _ => {}
             }
-            while let Some(n) = s.free(true) {
+            while let Some(n) = s.free(true, |n| self.lent(&s, n).is_none()) {
                 self.run(&mut s, n)?;
             }
         }
         loop {
-            while let Some(n) = s.free(false) {
+            while let Some(n) = s.free(false, |n| self.lent(&s, n).is_none()) {
                 self.run(&mut s, n)?;
             }
             let Some(oldest) = s.in_flight.first().copied() else {
@@ -113,7 +113,26 @@ impl Lower<'_> {
                 }
             }
         }
+        if let Some(reader) = self.lent(s, n) {
+            self.wait_for(s, reader);
+        }
         self.run(s, n)
+    }
+
+    /// The last dot in flight whose left operand lies in registers that node `n` reads: they are the tensor core's until
+    /// it is done, for reading too (PTX ISA 9.7.15.5).
+    fn lent(&self, s: &State<'_>, n: usize) -> Option<usize> {
+        let node = &s.plan.nodes[n];
+        if matches!(node.work, Work::Dot { .. }) {
+            return None;
+        }
+        let reads = s.plan.reads(self.kernel, node);
+        let in_registers = |v: &ValueId| !self.loads.contains_key(v) && !self.operand_buffers.contains_key(v);
+        let holds = |dot: &usize| match self.kernel.op(s.plan.nodes[*dot].id) {
+            Op::Dot { a, .. } => reads.contains(&a.value) && in_registers(&a.value),
+            _ => false,
+        };
+        s.in_flight.iter().rev().copied().find(|dot| holds(dot))
     }
 
     fn cycle(&self, plan: &TripPlan, n: usize, key: &str, why: [&str; 2]) -> Refusal {
@@ -346,14 +365,14 @@ impl State<'_> {
     }
 
     /// The next node that can run without a wait: dots first, by stage; then calculations in program order.
-    fn free(&self, anchored: bool) -> Option<usize> {
+    fn free(&self, anchored: bool, unlent: impl Fn(usize) -> bool) -> Option<usize> {
         let named: BTreeSet<usize> = self
             .plan
             .order
             .iter()
             .filter_map(|e| if let Event::Run(n) = e { Some(*n) } else { None })
             .collect();
-        let can = |n: &usize| self.ready(*n) && !(anchored && named.contains(n));
+        let can = |n: &usize| self.ready(*n) && unlent(*n) && !(anchored && named.contains(n));
         let is_dot = |n: &usize| matches!(self.plan.nodes[*n].work, Work::Dot { .. });
         let dot = self
             .pending()

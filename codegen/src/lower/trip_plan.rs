@@ -241,7 +241,7 @@ impl TripPlan {
     }
 
     /// The values a node reads.
-    fn reads(&self, kernel: &Kernel, node: &Node) -> Vec<ValueId> {
+    pub(super) fn reads(&self, kernel: &Kernel, node: &Node) -> Vec<ValueId> {
         match &node.work {
             Work::Rescale { factor, .. } => vec![*factor],
             Work::Sum { factor, .. } => factor.iter().copied().chain([node.id]).collect(),

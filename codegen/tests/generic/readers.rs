@@ -56,3 +56,37 @@ fn a_dot_that_a_sum_reads_unmasked_is_not_narrowed() {
         "{refused:?}"
     );
 }
+
+/// `y = p w` with `p = bf16(x wᵀ)`, whose rows are summed as they were rounded: a calculation reads what the dot reads.
+fn rounded() -> Result<Kernel, TraceErrors> {
+    let kernel = Trace::new("rounded");
+    let [m, n] = ["m", "n"].map(|name| kernel.runtime(name));
+    let [m_tile, n_tile] = ["m_tile", "n_tile"].map(|name| kernel.tile(name));
+    let x = kernel.input("x", DType::Bf16, [m.clone(), 64.into()]);
+    let w = kernel.input("w", DType::Bf16, [n.clone(), 64.into()]);
+    let y = kernel.output("y", DType::Bf16, [m.clone(), 64.into()]);
+    let sums = kernel.output("sums", DType::F32, [m.clone()]);
+    let row = kernel.grid("block", m.ceil_div(m_tile)) * m_tile;
+    let left = kernel.load(&x, [span(&row, m_tile), span(0, 64)]).named("x");
+    let totals = kernel.fold("f", n.ceil_div(n_tile).max(1), |fold, j| {
+        let right = fold.load(&w, [span(j * n_tile, n_tile), span(0, 64)]).named("w");
+        let p = left.dot(right.t()).named("s").cast(DType::Bf16).named("p");
+        fold.accumulate("y", &p.dot(&right).named("o"));
+        fold.accumulate("sum", &p.cast(DType::F32).row_sum());
+    });
+    kernel.store(&y, [span(&row, m_tile), span(0, 64)], &totals.total("y").cast(DType::Bf16));
+    kernel.store(&sums, [span(row, m_tile)], &totals.total("sum"));
+    kernel.finish()
+}
+
+/// The tensor core holds the registers of a left operand until its dot is done: whoever else reads them waits for that.
+#[test]
+fn a_left_operand_in_registers_has_other_readers() {
+    let kernel = rounded().unwrap();
+    for extra in ["", "folds.f.order = [\"issue s\", \"issue o\", \"wait o\"]\n"] {
+        let text = format!("tiles = {{ m_tile = 64, n_tile = 64 }}\n{extra}");
+        let case = Case::new(&kernel, &schedule(&text)).runtime("m", 72).runtime("n", 200);
+        let case = case.input("x", &[72, 64], 0.5).input("w", &[200, 64], 0.5);
+        case.output("y", &[72, 64]).output("sums", &[72]).check(extra, 4e-3);
+    }
+}
