@@ -30,6 +30,7 @@ impl Lower<'_> {
             Op::FoldOut { fold, carry } => self.fold_out(id, fold, carry, &mut sink.now)?,
             Op::Store { tensor, at, src } => self.store(
                 &StoreOf {
+                    id,
                     tensor,
                     at: &at,
                     src,

@@ -362,7 +362,7 @@ impl Lower<'_> {
     }
 
     /// The last value of the kernel's body (a fold counts as one) that reads `load`.
-    fn last_reader(&self, load: ValueId) -> Option<ValueId> {
+    pub(super) fn last_reader(&self, load: ValueId) -> Option<ValueId> {
         let reads = |id: &ValueId| match self.kernel.op(*id) {
             Op::Fold(f) => f.body.iter().any(|v| self.kernel.op(*v).operands().contains(&load)),
             op => op.operands().contains(&load),

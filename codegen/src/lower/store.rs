@@ -1,6 +1,7 @@
 //! Stores: tiles go through shared memory and the copy engine, vectors go straight to memory.
 
 use dsl::ir::{At, Shape, TensorId, ValueId};
+use dsl::schedule::Placement;
 
 use crate::error::{CompileError, Refusal};
 use crate::plan::{Staging, mat};
@@ -11,6 +12,7 @@ use super::{Lower, MapRequest, Sink, layout};
 
 /// One store of the kernel.
 pub(super) struct StoreOf<'s> {
+    pub id: ValueId,
     pub tensor: TensorId,
     pub at: &'s [At],
     pub src: ValueId,
@@ -21,7 +23,13 @@ pub(super) struct StoreOf<'s> {
 impl Lower<'_> {
     /// Lowers one store; what must wait for the end of the block goes there.
     pub(super) fn store(&mut self, of: &StoreOf<'_>, local: &Local, sink: &mut Sink) -> Result<(), CompileError> {
-        let StoreOf { tensor, at, src, stage } = *of;
+        let StoreOf {
+            id,
+            tensor,
+            at,
+            src,
+            stage,
+        } = *of;
         let reg = self.tile(src, local)?;
         if matches!(self.kernel.value(src).ty.shape, Shape::Row(_)) {
             let at = self.global_at(tensor, at, stage);
@@ -47,6 +55,7 @@ impl Lower<'_> {
             }
             Staging::Over(load) => {
                 self.may_stage_over(&name, load, (rows, cols))?;
+                self.outlives_its_readers(&name, id, load)?;
                 // Whoever reads the load is done before anyone writes over it.
                 sink.now.push(Stmt::StagingFree);
                 if self.is_read_across(load) || mat(self.kernel, load) != (rows, cols) {
@@ -99,6 +108,28 @@ impl Lower<'_> {
             fact,
             "own, a load of the same shape outside the folds, or a load at stage 1 with room",
         ))
+    }
+
+    /// A tile goes over a load once nobody reads that any more, and over one of a fold only after the whole fold.
+    fn outlives_its_readers(&self, name: &str, store: ValueId, load: ValueId) -> Result<(), Refusal> {
+        let place = |id: ValueId| {
+            let mut body = self.kernel.body.iter();
+            body.position(|v| *v == id || self.kernel.fold(*v).is_some_and(|f| f.body.contains(&id)))
+        };
+        let in_registers = self.scheduled.choices.operands.get(&load) == Some(&Placement::Registers);
+        let last = self.last_reader(load).filter(|_| !in_registers);
+        let every_trip = self.in_fold(load) && self.in_fold(store);
+        let reader = last.filter(|last| every_trip || place(*last) >= place(store));
+        let Some(reader) = reader else { return Ok(()) };
+        let (label, reader) = (self.kernel.label(load), self.kernel.label(reader));
+        let fact = if every_trip {
+            format!("`{label}` is loaded in fold `{reader}`, and this tile is stored on every trip of a fold")
+        } else {
+            format!("`{reader}` reads `{label}` after this store")
+        };
+        let allowed = "own, or a load that nothing reads after the store";
+        let key = format!("stores.{name}.buffer");
+        Err(Refusal::new(key, format!("over `{label}`"), fact, allowed).at(&self.kernel.value(store).site))
     }
 
     /// Whether the fold's last emitted trip, stage 1 alone, is the last to read `load`.

@@ -209,6 +209,7 @@ impl Lower<'_> {
                     };
                     let result = self.store(
                         &StoreOf {
+                            id: node.id,
                             tensor,
                             at: &at,
                             src,

@@ -74,7 +74,11 @@ fn rounded() -> Result<Kernel, TraceErrors> {
         fold.accumulate("y", &p.dot(&right).named("o"));
         fold.accumulate("sum", &p.cast(DType::F32).row_sum());
     });
-    kernel.store(&y, [span(&row, m_tile), span(0, 64)], &totals.total("y").cast(DType::Bf16));
+    kernel.store(
+        &y,
+        [span(&row, m_tile), span(0, 64)],
+        &totals.total("y").cast(DType::Bf16),
+    );
     kernel.store(&sums, [span(row, m_tile)], &totals.total("sum"));
     kernel.finish()
 }
@@ -88,5 +92,57 @@ fn a_left_operand_in_registers_has_other_readers() {
         let case = Case::new(&kernel, &schedule(&text)).runtime("m", 72).runtime("n", 200);
         let case = case.input("x", &[72, 64], 0.5).input("w", &[200, 64], 0.5);
         case.output("y", &[72, 64]).output("sums", &[72]).check(extra, 4e-3);
+    }
+}
+
+/// Two folds over one `x`; what the first sums is stored between them, what the second computes on every trip of it.
+fn twice() -> Result<Kernel, TraceErrors> {
+    let kernel = Trace::new("twice");
+    let [m, n, trips] = ["m", "n", "trips"].map(|name| kernel.runtime(name));
+    let [m_tile, n_tile] = ["m_tile", "n_tile"].map(|name| kernel.tile(name));
+    let x = kernel.input("x", DType::Bf16, [m.clone(), 64.into()]);
+    let w = kernel.input("w", DType::Bf16, [n.clone(), 64.into()]);
+    let y = kernel.output("y", DType::Bf16, [m.clone(), 64.into()]);
+    let z = kernel.output("z", DType::Bf16, [trips, m.clone(), 64.into()]);
+    let row = kernel.grid("block", m.ceil_div(m_tile)) * m_tile;
+    let left = kernel.load(&x, [span(&row, m_tile), span(0, 64)]).named("x");
+    let count = n.ceil_div(n_tile).max(1);
+    let at = |row: &dsl::Ix, rows| [span(row, rows), span(0, 64)];
+    let product = |fold: &mut dsl::FoldScope, j: &dsl::Ix, [k, v, o]: [&str; 3]| {
+        let piece = |name| fold.load(&w, at(&(j * n_tile), n_tile)).named(name);
+        let (k, v) = (piece(k), piece(v));
+        left.dot(k.t()).cast(DType::Bf16).dot(&v).named(o)
+    };
+    let first = kernel.fold("f", count.clone(), |fold, j| {
+        let o = product(fold, &j, ["k", "v", "o"]);
+        fold.accumulate("sum", &o);
+    });
+    kernel.store(&y, at(&row, m_tile), &first.total("sum").cast(DType::Bf16));
+    kernel.fold("g", count, |fold, j| {
+        let o = product(fold, &j, ["k2", "v2", "o2"]).cast(DType::Bf16);
+        fold.store(&z, [j.into(), span(&row, m_tile), span(0, 64)], &o);
+    });
+    kernel.finish()
+}
+
+#[test]
+fn a_tile_is_not_staged_over_a_load_that_is_still_read() {
+    let kernel = twice().unwrap();
+    let tiles =
+        "tiles = { m_tile = 64, n_tile = 64 }\nfolds = { f = { stages = { o = 1 } }, g = { stages = { o2 = 1 } } }\n";
+    for (output, load) in [("y", "x"), ("y", "v2"), ("z", "x"), ("z", "v"), ("z", "v2")] {
+        let text = format!("{tiles}stores.{output}.buffer = \"{load}\"\n");
+        let refused = Case::legal(&kernel, &schedule(&text)).err().map(|e| e.to_string());
+        let named = |m: &String| m.contains(&format!("stores.{output}.buffer: asked for over `{load}`"));
+        assert!(refused.as_ref().is_some_and(named), "{output} over {load}: {refused:?}");
+    }
+    for over in [
+        "stores.y.buffer = \"v\"\n",
+        "operands.x = \"registers\"\nstores = { y = { buffer = \"x\" }, z = { buffer = \"x\" } }\n",
+    ] {
+        let case = Case::new(&kernel, &schedule(&format!("{tiles}{over}")));
+        let case = case.runtime("m", 72).runtime("n", 200).runtime("trips", 4);
+        let case = case.input("x", &[72, 64], 0.3).input("w", &[200, 64], 0.3);
+        case.output("y", &[72, 64]).output("z", &[4, 72, 64]).check(over, 6e-3);
     }
 }
