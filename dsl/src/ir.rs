@@ -278,6 +278,17 @@ pub struct Carry {
     pub kind: CarryKind,
 }
 
+impl Carry {
+    /// The step by which the carry moves on, as the events of a fold's order name it: `NAME.sum`, or `NAME.next`.
+    #[must_use]
+    pub fn step(&self) -> String {
+        match self.kind {
+            CarryKind::Sum { .. } => format!("{}.sum", self.name),
+            CarryKind::Next(_) | CarryKind::Reference => format!("{}.next", self.name),
+        }
+    }
+}
+
 /// A loop `for iter in 0..trips` with carried state.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fold {

@@ -6,7 +6,7 @@ use crate::error::Refusal;
 use crate::plan::FoldChoice;
 use crate::plan::order::{event, refusal};
 
-use super::trip_plan::{Event, TripPlan, Work};
+use super::trip_plan::{Event, Node, TripPlan, Work};
 
 impl TripPlan {
     pub(super) fn read_order(&mut self, f: &Fold, choice: &FoldChoice) -> Result<(), Refusal> {
@@ -14,8 +14,8 @@ impl TripPlan {
             let at = (i, text.as_str());
             let read = event(text);
             let Some(node) = self.nodes.iter().position(|n| n.name == read.name) else {
-                let names = self.nodes.iter().map(|n| n.name.as_str());
-                let names: Vec<_> = names.filter(|n| !n.starts_with('%')).collect();
+                let placed = |n: &&Node| !n.name.starts_with('%') && n.work != Work::Repair;
+                let names: Vec<_> = self.nodes.iter().filter(placed).map(|n| n.name.as_str()).collect();
                 let fact = "no such event in this fold".to_owned();
                 return Err(refusal(&f.name, at, fact, names.join(", ")));
             };

@@ -170,11 +170,12 @@ fn names(kernel: &Kernel, schedule: &Schedule, out: &mut Vec<Refusal>) {
         .for_each(|n| known("grid", n, &axes));
     for (fold, plan) in &schedule.folds {
         let fold_values = stage_names(kernel, fold);
+        let events = event_names(kernel, fold);
         plan.stages
             .keys()
             .for_each(|n| known(&format!("folds.{fold}.stages"), n, &fold_values));
         for event in &plan.order {
-            known(&format!("folds.{fold}.order"), order::event(event).name, &fold_values);
+            known(&format!("folds.{fold}.order"), order::event(event).name, &events);
         }
     }
 }
@@ -190,6 +191,23 @@ pub fn stage_names(kernel: &Kernel, fold: &str) -> Vec<String> {
         }
         out.extend(f.body.iter().filter_map(|v| kernel.value(*v).name.clone()));
         out.extend(f.rescales());
+    }
+    out
+}
+
+/// The names that `order` of a fold may use: those of `stages` but for loads, and the steps of its carries.
+fn event_names(kernel: &Kernel, fold: &str) -> Vec<String> {
+    let folds = kernel.values.iter().filter_map(|v| match &v.op {
+        Op::Fold(f) if f.name == fold => Some(f),
+        _ => None,
+    });
+    let mut out = vec![];
+    for f in folds {
+        let computed = f.body.iter().map(|v| kernel.value(*v));
+        let computed = computed.filter(|v| !matches!(v.op, Op::Load { .. }));
+        out.extend(computed.filter_map(|v| v.name.clone()));
+        out.extend(f.rescales());
+        out.extend(f.carries.iter().map(dsl::ir::Carry::step));
     }
     out
 }

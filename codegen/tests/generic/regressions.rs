@@ -164,3 +164,40 @@ fn a_polynomial_weight_past_the_range_of_f32_is_repaired() {
     let text = "tiles = { q_tile = 64, kv_tile = 64 }\n[folds.kv]\nrescale = \"fixed\"\nexp2_polynomial_every = 2\n";
     steep(text, 1.0).check("polynomial past the range", 6e-3);
 }
+
+/// The events that refusals offer are events: the steps of carries too.
+#[test]
+fn steps_of_carries_are_events_of_an_order() {
+    for (policy, orders) in [
+        (
+            "lazy",
+            &[
+                "\"reference.next\"",
+                "\"issue s\", \"l.sum\", \"acc.rescale\", \"issue o\"",
+            ][..],
+        ),
+        ("fixed", &["\"l.sum\"", "\"p16\", \"l.sum\", \"issue o\""][..]),
+    ] {
+        for order in orders {
+            let fold = format!("[folds.kv]\nrescale = \"{policy}\"\norder = [{order}]\n");
+            steep(&format!("tiles = {{ q_tile = 64, kv_tile = 64 }}\n{fold}"), 1.0).check(order, 6e-3);
+        }
+    }
+}
+
+#[test]
+fn an_event_that_a_fold_has_not_is_refused_with_those_it_has() {
+    let spec = attention::Spec {
+        dtype: DType::Bf16,
+        head_dim: 64,
+        causal: false,
+    };
+    let kernel = attention::forward(spec).unwrap();
+    for event in ["acc.sum", "repair", "k"] {
+        let text = format!("[folds.kv]\nrescale = \"fixed\"\norder = [\"{event}\"]\n");
+        let refused = Case::legal(&kernel, &schedule(&text)).err().map(|e| e.to_string());
+        let offered = refused.as_ref().and_then(|m| m.rsplit_once("allowed: "));
+        let offered: Vec<&str> = offered.map_or(vec![], |(_, names)| names.trim().split(", ").collect());
+        assert!(offered.contains(&"l.sum") && !offered.contains(&event), "{refused:?}");
+    }
+}

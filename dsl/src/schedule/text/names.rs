@@ -1,7 +1,7 @@
 //! The names in a schedule, against the kernel it is for.
 
 use super::error::{Fault, TextError, TextErrors};
-use crate::ir::{Access, CarryKind, Fold, Kernel, Op, ValueId};
+use crate::ir::{Access, Carry, Fold, Kernel, Op, ValueId};
 use crate::schedule::{FoldPlan, Schedule};
 
 /// Checks every name that a schedule mentions.
@@ -124,10 +124,7 @@ fn check_event(kernel: &Kernel, fold: &Fold, event: &str) -> Option<Fault> {
     let mut known = named_in(kernel, &ids);
     if what == INSIDE {
         known.extend(fold.rescales());
-        known.extend(fold.carries.iter().map(|c| match c.kind {
-            CarryKind::Sum { .. } => format!("{}.sum", c.name),
-            CarryKind::Next(_) | CarryKind::Reference => format!("{}.next", c.name),
-        }));
+        known.extend(fold.carries.iter().map(Carry::step));
     }
     (!known.iter().any(|k| k == name)).then(|| Fault::UnknownName {
         what,
