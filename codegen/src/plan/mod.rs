@@ -378,6 +378,14 @@ fn loads(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Com
     Ok(())
 }
 
+/// Whether tiles of a tensor go through shared memory on their way: matrices do.
+fn is_staged(kernel: &Kernel, tensor: TensorId) -> bool {
+    kernel.values.iter().any(|v| match &v.op {
+        Op::Store { tensor: to, .. } => *to == tensor && matches!(v.ty.shape, Shape::Mat(..)),
+        _ => false,
+    })
+}
+
 fn stores(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), CompileError> {
     for (i, t) in kernel.tensors.iter().enumerate() {
         let id = TensorId(u32::try_from(i).unwrap_or(0));
@@ -387,6 +395,11 @@ fn stores(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), Co
         };
         let staging = match (buffer.as_str(), by_name(kernel, &buffer)) {
             ("own", _) => Staging::Own,
+            _ if !is_staged(kernel, id) => {
+                let fact = format!("`{}` is stored vector by vector, straight from registers", t.name);
+                let key = format!("stores.{}.buffer", t.name);
+                return Err(Refusal::new(key, format!("`{buffer}`"), fact, "no such line").into());
+            }
             (_, Some(load)) if choices.loads.contains_key(&load) => Staging::Over(load),
             _ => {
                 let names: Vec<_> = choices.loads.keys().map(|l| kernel.label(*l)).collect();

@@ -148,6 +148,7 @@ fn knobs_that_nothing_listens_to_are_refused() {
             "folds.kv.lazy_threshold",
         ),
         (&attention, "folds.kv.lazy_threshold = 17.0", "folds.kv.lazy_threshold"),
+        (&attention, "stores.lse.buffer = \"q\"", "stores.lse.buffer"),
         (
             &attention,
             "folds.kv = { rescale = \"fixed\", split = \"never\" }",
