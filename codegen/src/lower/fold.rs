@@ -113,7 +113,7 @@ impl Lower<'_> {
     /// Registers of the carried values, at their initial values.
     fn carries(&mut self, f: &Fold, out: &mut Vec<Stmt>) -> Result<(), CompileError> {
         for c in &f.carries {
-            if let Some(contribution) = stays_partial(self, &c.kind) {
+            if let Some(contribution) = stays_partial(self, f, &c.kind) {
                 self.partial.insert(contribution);
                 self.partial.insert(c.arg);
             }

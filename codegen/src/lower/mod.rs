@@ -23,7 +23,7 @@ mod trip_plan;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dsl::index::{IterId, Ix};
-use dsl::ir::{Access, At, CarryKind, Dim, Op, ReduceOp, Shape, TensorId, ValueId};
+use dsl::ir::{Access, At, CarryKind, Dim, Fold, Op, ReduceOp, Shape, TensorId, ValueId};
 use dsl::schedule::Placement;
 use dsl::{DType, Kernel};
 
@@ -413,12 +413,12 @@ fn users(kernel: &Kernel) -> BTreeMap<ValueId, Vec<ValueId>> {
     out
 }
 
-/// Whether `contribution` is a row sum that only the carry reads: it can stay per lane.
-pub(crate) fn stays_partial(l: &Lower<'_>, kind: &CarryKind) -> Option<ValueId> {
+/// Whether `contribution` is a row sum of the fold's own that only the carry reads: it can stay per lane.
+pub(crate) fn stays_partial(l: &Lower<'_>, fold: &Fold, kind: &CarryKind) -> Option<ValueId> {
     let CarryKind::Sum { contribution, .. } = kind else {
         return None;
     };
-    let alone = l.users.get(contribution).is_none_or(|u| u.len() <= 1);
+    let alone = l.users.get(contribution).is_none_or(|u| u.len() <= 1) && fold.body.contains(contribution);
     (alone && matches!(l.kernel.op(*contribution), Op::Reduce(ReduceOp::Sum, _))).then_some(*contribution)
 }
 

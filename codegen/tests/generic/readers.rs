@@ -146,3 +146,47 @@ fn a_tile_is_not_staged_over_a_load_that_is_still_read() {
         case.output("y", &[72, 64]).output("z", &[4, 72, 64]).check(over, 6e-3);
     }
 }
+
+/// `y = Σ x wᵀ + trips · Σ x wᵀ`: the second fold adds a row sum that stands outside it, once a trip.
+fn outer_sum() -> Result<Kernel, TraceErrors> {
+    let kernel = Trace::new("outer_sum");
+    let [m, n] = ["m", "n"].map(|name| kernel.runtime(name));
+    let [m_tile, n_tile] = ["m_tile", "n_tile"].map(|name| kernel.tile(name));
+    let x = kernel.input("x", DType::Bf16, [m.clone(), 64.into()]);
+    let w = kernel.input("w", DType::Bf16, [n.clone(), 64.into()]);
+    let y = kernel.output("y", DType::F32, [m.clone()]);
+    let row = kernel.grid("block", m.ceil_div(m_tile)) * m_tile;
+    let left = kernel.load(&x, [span(&row, m_tile), span(0, 64)]).named("x");
+    let scores = |fold: &dsl::FoldScope, j: &dsl::Ix| {
+        let right = fold.load(&w, [span(j * n_tile, n_tile), span(0, 64)]);
+        left.dot(right.t())
+    };
+    let count = n.ceil_div(n_tile).max(1);
+    let first = kernel.fold("f", count.clone(), |fold, j| {
+        let s = scores(fold, &j);
+        fold.accumulate("s", &s);
+    });
+    let outside = first.total("s").row_sum();
+    let second = kernel.fold("g", count, |fold, j| {
+        let s = scores(fold, &j);
+        fold.accumulate("inside", &s.row_sum());
+        fold.accumulate("outside", &outside);
+    });
+    kernel.store(
+        &y,
+        [span(row, m_tile)],
+        &(second.total("inside") + second.total("outside")),
+    );
+    kernel.finish()
+}
+
+#[test]
+fn a_row_sum_from_outside_a_fold_is_whole_already() {
+    let case = Case::new(
+        &outer_sum().unwrap(),
+        &schedule("tiles = { m_tile = 64, n_tile = 64 }\n"),
+    );
+    let case = case.runtime("m", 72).runtime("n", 200);
+    let case = case.input("x", &[72, 64], 1.0).input("w", &[200, 64], 1.0);
+    case.output("y", &[72]).check("outer sum", 1e-5);
+}
