@@ -103,6 +103,7 @@ impl TripPlan {
         };
         plan.add_values(l, f, choice);
         plan.add_carries(l, f, choice);
+        plan.late_updates(l.kernel);
         plan.add_repair(l.kernel, f)?;
         plan.link(l.kernel, f)?;
         plan.read_order(f, choice)?;
@@ -236,6 +237,23 @@ impl TripPlan {
                     });
                 }
                 CarryKind::Reference => {}
+            }
+        }
+    }
+
+    /// A carry moves on at the stage of its last reader: earlier, that one would find the value of the trip ahead.
+    fn late_updates(&mut self, kernel: &Kernel) {
+        let latest = |plan: &Self, carry: usize| {
+            let arg = plan.carries[carry].0;
+            let readers = plan.nodes.iter().filter(|n| plan.reads(kernel, n).contains(&arg));
+            readers.map(|n| n.stage).max().unwrap_or(0)
+        };
+        // One update may read the carry of another.
+        for _ in 0..=self.carries.len() {
+            for i in 0..self.nodes.len() {
+                if let Work::Update { carry } = self.nodes[i].work {
+                    self.nodes[i].stage = self.nodes[i].stage.max(latest(self, carry));
+                }
             }
         }
     }

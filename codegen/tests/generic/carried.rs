@@ -121,3 +121,56 @@ fn f16_of_more_than_the_weights_takes_only_policies_that_keep_them_at_one() {
         assert!(refused.as_ref().is_some_and(named), "{refused:?}");
     }
 }
+
+/// Weights times the largest score of the trips before, which a carry hands on: `y = Σ old · (tanh(x wᵀ) w)`.
+fn told_by_the_past(swap: bool) -> Result<Kernel, TraceErrors> {
+    let kernel = Trace::new("told");
+    let [m, n] = ["m", "n"].map(|name| kernel.runtime(name));
+    let [m_tile, n_tile] = ["m_tile", "n_tile"].map(|name| kernel.tile(name));
+    let x = kernel.input("x", DType::Bf16, [m.clone(), 64.into()]);
+    let w = kernel.input("w", DType::Bf16, [n.clone(), 64.into()]);
+    let y = kernel.output("y", DType::F32, [m.clone()]);
+    let row = kernel.grid("block", m.ceil_div(m_tile)) * m_tile;
+    let left = kernel.load(&x, [span(&row, m_tile), span(0, 64)]).named("x");
+    let totals = kernel.fold("f", n.ceil_div(n_tile).max(1), |fold, j| {
+        let at = || [span(&j * n_tile, n_tile), span(0, 64)];
+        let (keys, values) = (fold.load(&w, at()).named("k"), fold.load(&w, at()).named("v"));
+        let s = left.dot(keys.t()).named("s");
+        let top = s.row_max();
+        let mut before = None;
+        fold.carry("top", &top, 0.0, |old| {
+            before = Some(old.clone());
+            old.max(&top)
+        });
+        if swap {
+            // What the carry held a trip earlier still.
+            let held = before.take().unwrap();
+            fold.carry("past", &top, 1.0, |old| {
+                before = Some(old.clone());
+                held
+            });
+        }
+        let o = s.tanh().cast(DType::Bf16).named("p16").dot(&values).named("o");
+        fold.accumulate("c", &(o * before.unwrap()).row_sum());
+    });
+    kernel.store(&y, [span(row, m_tile)], &totals.total("c"));
+    kernel.finish()
+}
+
+#[test]
+fn a_late_reader_of_a_carry_finds_the_value_of_its_own_trip() {
+    for swap in [false, true] {
+        let kernel = told_by_the_past(swap).unwrap();
+        for extra in [
+            "",
+            "folds.f.stages = { o = 0 }\n",
+            "folds.f.stages = { o = 1 }\n",
+            "folds.f.stages = { p16 = 1 }\n",
+        ] {
+            let case = Case::new(&kernel, &schedule(&format!("{TILES}{extra}")));
+            let case = case.runtime("m", 72).runtime("n", 200);
+            let case = case.input("x", &[72, 64], 0.3).input("w", &[200, 64], 0.3);
+            case.output("y", &[72]).check(extra, 4e-3);
+        }
+    }
+}
