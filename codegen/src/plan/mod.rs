@@ -294,12 +294,16 @@ fn operands(kernel: &Kernel, s: &Schedule, choices: &mut Choices) -> Result<(), 
             .iter()
             .all(|o| matches!(o, Op::Dot { a, b } if a.value == id && !a.transposed && b.value != id));
         if readers.is_empty() || !left {
-            return Err(Refusal::new(
-                key,
-                format!("{placement:?}"),
-                "it is not the left operand, as it lies, of every dot that reads it",
-                "left operands of dots",
-            ));
+            let asked = match placement {
+                Placement::Shared => "shared",
+                Placement::Registers => "registers",
+            };
+            let fact = if readers.iter().all(|o| matches!(o, Op::Dot { .. })) {
+                "it is not the left operand, as it lies, of every dot that reads it"
+            } else {
+                "not only dots read it"
+            };
+            return Err(Refusal::new(key, asked, fact, "left operands of dots"));
         }
         let in_fold = kernel
             .values

@@ -32,6 +32,21 @@ pub(super) fn default_registers(consumers: u32) -> (u32, u32) {
     }
 }
 
+/// Refuses rows for each consumer that do not make the row tile.
+fn shares(rows: u32, consumers: u32, s: &Schedule) -> Result<(), Refusal> {
+    let Some(per) = s.roles.rows_per_consumer else {
+        return Ok(());
+    };
+    let fits = per > 0 && per.is_multiple_of(64) && per.checked_mul(consumers) == Some(rows);
+    if fits && (1..=3).contains(&consumers) {
+        return Ok(());
+    }
+    let sharing = s.roles.consumers.map_or("1, 2 or 3".to_owned(), |c| c.to_string());
+    let fact = format!("the row tile is {rows}, and {sharing} consumer(s) share it");
+    let allowed = "a multiple of 64 that times the consumers is the row tile";
+    Err(Refusal::new("roles.rows_per_consumer", per.to_string(), fact, allowed))
+}
+
 /// Registers of the two roles.
 pub(super) fn registers(
     rows: u32,
@@ -40,6 +55,9 @@ pub(super) fn registers(
     target: &Target,
     row_key: &str,
 ) -> Result<(u32, u32), Refusal> {
+    if s.roles.consumers.is_none_or(|c| (1..=3).contains(&c)) {
+        shares(rows, consumers, s)?;
+    }
     if !(1..=3).contains(&consumers) {
         return Err(Refusal::new(
             "roles.consumers",

@@ -202,3 +202,36 @@ fn an_event_that_a_fold_has_not_is_refused_with_those_it_has() {
         assert!(offered.contains(&"l.sum") && !offered.contains(&event), "{refused:?}");
     }
 }
+
+/// Refusals name the key that was given, and say what is true.
+#[test]
+fn rows_per_consumer_are_refused_by_their_own_key() {
+    let spec = attention::Spec {
+        dtype: DType::Bf16,
+        head_dim: 64,
+        causal: false,
+    };
+    let kernel = attention::forward(spec).unwrap();
+    for (tile, roles, wanted) in [
+        (
+            64,
+            "rows_per_consumer = 128",
+            "asked for 128; the row tile is 64, and 1, 2 or 3 consumer(s) share it",
+        ),
+        (
+            256,
+            "rows_per_consumer = 64",
+            "asked for 64; the row tile is 256, and 1, 2 or 3 consumer(s) share it",
+        ),
+        (
+            192,
+            "consumers = 2\nrows_per_consumer = 64",
+            "asked for 64; the row tile is 192, and 2 consumer(s) share it",
+        ),
+    ] {
+        let text = format!("[tiles]\nq_tile = {tile}\nkv_tile = 64\n[roles]\n{roles}\n");
+        let refused = Case::legal(&kernel, &schedule(&text)).err().map(|e| e.to_string());
+        let named = |m: &String| m.contains("roles.rows_per_consumer") && m.contains(wanted);
+        assert!(refused.as_ref().is_some_and(named), "{refused:?}");
+    }
+}
