@@ -127,8 +127,11 @@ impl Lower<'_> {
             .flat_map(|v| upstream(self.kernel, *v))
             .collect();
         let given = upstream(self.kernel, dot);
-        let calculated =
-            |v: &&ValueId| !matches!(self.kernel.op(**v), Op::Const(_) | Op::Param(_) | Op::FoldArg { .. });
+        // What the trip has loaded is in registers still.
+        let calculated = |v: &&ValueId| {
+            let op = self.kernel.op(**v);
+            !matches!(op, Op::Const(_) | Op::Param(_) | Op::FoldArg { .. } | Op::Load { .. })
+        };
         let body_ids: Vec<ValueId> = f
             .body
             .iter()
@@ -200,11 +203,19 @@ impl Lower<'_> {
         );
         let cols = mat(self.kernel, dot).1;
         if !in_shared || !k_major || !cols.is_multiple_of(16) {
-            let fact = format!(
-                "{} has {cols} columns; its operands must be loaded, contiguous along the contraction",
-                told(self.kernel, dot)
-            );
-            let why = [fact.as_str(), "exact, lazy, or a column tile that is a multiple of 16"];
+            let what = told(self.kernel, dot);
+            let why = if in_shared && k_major {
+                let fact = format!("{what} has {cols} columns, and a repair computes 16 at a time");
+                [
+                    fact,
+                    "exact, lazy, or a column tile that is a multiple of 16".to_owned(),
+                ]
+            } else {
+                let fact =
+                    format!("a repair reads operands as they were loaded, contiguous along the contraction of {what}");
+                [fact, "exact, lazy".to_owned()]
+            };
+            let why = [why[0].as_str(), why[1].as_str()];
             return Err(self.scheduled.refuse(dot, key, "fixed", why));
         }
         let depth = mat(self.kernel, a.value).1;

@@ -117,7 +117,9 @@ impl Lower<'_> {
             body.position(|v| *v == id || self.kernel.fold(*v).is_some_and(|f| f.body.contains(&id)))
         };
         let in_registers = self.scheduled.choices.operands.get(&load) == Some(&Placement::Registers);
-        let last = self.last_reader(load).filter(|_| !in_registers);
+        // A repair reads the slot again.
+        let read_once = in_registers && self.scheduled.fixed.is_empty();
+        let last = self.last_reader(load).filter(|_| !read_once);
         let every_trip = self.in_fold(load) && self.in_fold(store);
         let reader = last.filter(|last| every_trip || place(*last) >= place(store));
         let Some(reader) = reader else { return Ok(()) };

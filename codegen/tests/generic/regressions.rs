@@ -1,6 +1,8 @@
 //! One test per finding of hostile schedules.
 
 use dsl::DType;
+use dsl::ir::span;
+use dsl::trace::cols;
 use kernels::{attention, gemm, row_softmax};
 
 use crate::harness::{Case, schedule};
@@ -233,5 +235,43 @@ fn rows_per_consumer_are_refused_by_their_own_key() {
         let refused = Case::legal(&kernel, &schedule(&text)).err().map(|e| e.to_string());
         let named = |m: &String| m.contains("roles.rows_per_consumer") && m.contains(wanted);
         assert!(refused.as_ref().is_some_and(named), "{refused:?}");
+    }
+}
+
+/// Softmax-weighted rows of `v`, whose scores meet what is loaded on every trip: a bias by column.
+fn biased() -> Result<dsl::Kernel, dsl::TraceErrors> {
+    let kernel = dsl::Trace::new("biased");
+    let [m, n] = ["m", "n"].map(|name| kernel.runtime(name));
+    let [m_tile, n_tile] = ["m_tile", "n_tile"].map(|name| kernel.tile(name));
+    let x = kernel.input("x", DType::Bf16, [m.clone(), 64.into()]);
+    let v = kernel.input("v", DType::Bf16, [n.clone(), 64.into()]);
+    let bias = kernel.input("bias", DType::F32, [n.clone()]);
+    let y = kernel.output("y", DType::Bf16, [m.clone(), 64.into()]);
+    let row = kernel.grid("block", m.ceil_div(m_tile)) * m_tile;
+    let left = kernel.load(&x, [span(&row, m_tile), span(0, 64)]).named("x");
+    let sums = kernel.rescaled_fold("f", n.clone().ceil_div(n_tile).max(1), |fold, j| {
+        let col = j * n_tile;
+        let [k, v] = ["k", "v"].map(|name| fold.load(&v, [span(&col, n_tile), span(0, 64)]).named(name));
+        let scores = left.dot(k.t()).named("s") + fold.load_col(&bias, [span(&col, n_tile)]);
+        let p = fold.rebase(&scores.mask(&cols(&col).lt(&n), f32::NEG_INFINITY));
+        fold.accumulate("l", &p.row_sum());
+        fold.accumulate("acc", &p.cast(DType::Bf16).dot(&v).named("o"));
+    });
+    let mean = sums.total("acc") / sums.total("l");
+    kernel.store(&y, [span(row, m_tile), span(0, 64)], &mean.cast(DType::Bf16));
+    kernel.finish()
+}
+
+/// A repair computes the scores again, and takes what was loaded for them as it is.
+#[test]
+fn a_repair_loads_nothing_again() {
+    let kernel = biased().unwrap();
+    for extra in ["", "stages = { o = 1 }\n", "direction = \"ascending\"\n"] {
+        let text = format!("tiles = {{ m_tile = 64, n_tile = 64 }}\n[folds.f]\nrescale = \"fixed\"\n{extra}");
+        let case = Case::new(&kernel, &schedule(&text)).runtime("m", 72).runtime("n", 330);
+        let case = case.input("x", &[72, 64], 3.0).input("v", &[330, 64], 1.0);
+        case.input("bias", &[330], 30.0)
+            .output("y", &[72, 64])
+            .check(extra, 6e-3);
     }
 }
