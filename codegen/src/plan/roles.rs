@@ -32,13 +32,23 @@ pub(super) fn default_registers(consumers: u32) -> (u32, u32) {
     }
 }
 
-/// Refuses rows for each consumer that do not make the row tile.
+/// Refuses consumers that no CTA has, and rows for each of them that do not make the row tile.
 fn shares(rows: u32, consumers: u32, s: &Schedule) -> Result<(), Refusal> {
+    let possible = (1..=3).contains(&consumers);
+    if !possible && (s.roles.consumers.is_some() || s.roles.rows_per_consumer.is_none()) {
+        let fact = "a CTA has one producer warpgroup and at most 512 threads of useful registers";
+        return Err(Refusal::new(
+            "roles.consumers",
+            consumers.to_string(),
+            fact,
+            "1, 2 or 3",
+        ));
+    }
     let Some(per) = s.roles.rows_per_consumer else {
         return Ok(());
     };
     let fits = per > 0 && per.is_multiple_of(64) && per.checked_mul(consumers) == Some(rows);
-    if fits && (1..=3).contains(&consumers) {
+    if fits && possible {
         return Ok(());
     }
     let sharing = s.roles.consumers.map_or("1, 2 or 3".to_owned(), |c| c.to_string());
@@ -55,17 +65,7 @@ pub(super) fn registers(
     target: &Target,
     row_key: &str,
 ) -> Result<(u32, u32), Refusal> {
-    if s.roles.consumers.is_none_or(|c| (1..=3).contains(&c)) {
-        shares(rows, consumers, s)?;
-    }
-    if !(1..=3).contains(&consumers) {
-        return Err(Refusal::new(
-            "roles.consumers",
-            consumers.to_string(),
-            "a CTA has one producer warpgroup and at most 512 threads of useful registers",
-            "1, 2 or 3",
-        ));
-    }
+    shares(rows, consumers, s)?;
     let per = s.roles.rows_per_consumer.unwrap_or(rows / consumers);
     if per == 0 || !per.is_multiple_of(64) || per.checked_mul(consumers) != Some(rows) {
         let fact = format!("the row tile is {rows}, shared by {consumers} consumer(s) of {per} rows");
