@@ -4,6 +4,7 @@ use dsl::ir::{At, Shape, TensorId, ValueId};
 use dsl::schedule::Placement;
 
 use crate::error::{CompileError, Refusal};
+use crate::index::never_negative;
 use crate::plan::{Staging, mat};
 use crate::role::{Coord, Place, Stmt};
 
@@ -36,6 +37,7 @@ impl Lower<'_> {
             sink.now.push(Stmt::WriteGlobal { src: reg, at });
             return Ok(());
         }
+        self.begins_inside(id, tensor, at)?;
         let name = self.kernel.tensor(tensor).name.clone();
         let (rows, cols) = mat(self.kernel, src);
         let tile = self.smem_tile(src)?;
@@ -83,6 +85,26 @@ impl Lower<'_> {
             name,
         });
         Ok(())
+    }
+
+    /// The copy engine clips a stored box at its end only: one that begins below zero is an illegal instruction on the
+    /// H200 (docs/log.md, 2026-12-01). Loads may.
+    fn begins_inside(&self, store: ValueId, tensor: TensorId, at: &[At]) -> Result<(), Refusal> {
+        let below = |a: &At| {
+            let (At::Point(start) | At::Span { start, .. }) = a;
+            !never_negative(start)
+        };
+        let Some(d) = at.iter().position(below) else {
+            return Ok(());
+        };
+        let name = &self.kernel.tensor(tensor).name;
+        Err(Refusal::new(
+            "kernel",
+            format!("`{name}` stored from an index of dimension {d} that may be below zero"),
+            "the copy engine clips what it stores at the end of a tensor only",
+            "an index that is built from sizes, blocks and trips without a subtraction, or `.max(0)` of it; vectors may begin anywhere",
+        )
+        .at(&self.kernel.value(store).site))
     }
 
     /// A store fits over a load outside the folds of its own shape, or over the last slot of a stage-1 load.

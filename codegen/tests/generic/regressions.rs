@@ -1,8 +1,9 @@
 //! One test per finding of hostile schedules.
 
-use dsl::DType;
+use dsl::index::Ix;
 use dsl::ir::span;
 use dsl::trace::cols;
+use dsl::{DType, Trace};
 use kernels::{attention, gemm, row_softmax};
 
 use crate::harness::{Case, schedule};
@@ -274,4 +275,40 @@ fn a_repair_loads_nothing_again() {
             .output("y", &[72, 64])
             .check(extra, 6e-3);
     }
+}
+
+#[test]
+fn a_tile_stored_from_below_zero_is_refused_with_its_line() {
+    let kernel = |early: i64| {
+        let kernel = Trace::new("early");
+        let n = kernel.runtime("n");
+        let tile = kernel.tile("n_tile");
+        let x = kernel.input("x", DType::Bf16, [n.clone(), 64.into()]);
+        let y = kernel.output("y", DType::Bf16, [n.clone(), 64.into()]);
+        let at = kernel.grid("block", n.clone().ceil_div(tile)) * tile - early;
+        let at = if early == 0 { at.max(0) } else { at };
+        let sums = kernel.output("sums", DType::F32, [n.clone()]);
+        let done = kernel.fold("once", Ix::from(1), |fold, _| {
+            let values = fold.load(&x, [span(&at, tile), span(0, 64)]).cast(DType::F32);
+            fold.accumulate("sum", &values.row_sum());
+            fold.store(&y, [span(&at, tile), span(0, 64)], &values.cast(DType::Bf16));
+        });
+        kernel.store(&sums, [span(&at, tile)], &done.total("sum"));
+        kernel.finish().unwrap()
+    };
+    let schedule = schedule("tiles = { n_tile = 64 }\n");
+    let refused = Case::legal(&kernel(5), &schedule).err().map(|e| e.to_string()).unwrap();
+    for part in [
+        "`y` stored from an index of dimension 0",
+        "may be below zero",
+        "`.max(0)`",
+        "regressions.rs",
+    ] {
+        assert!(refused.contains(part), "{refused}");
+    }
+    let case = Case::new(&kernel(0), &schedule).runtime("n", 150);
+    case.input("x", &[150, 64], 1.0)
+        .output("y", &[150, 64])
+        .output("sums", &[150])
+        .check("from zero", 4e-3);
 }

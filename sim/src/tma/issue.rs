@@ -136,6 +136,11 @@ impl Machine<'_> {
 
     fn tensor_store(&mut self, by: Issuer, map: (&Addr, &[Src]), src: &Addr, reduce: Option<AtomOp>) -> Exec {
         let (map, coords, piece) = self.tensor(by, map.0, map.1)?;
+        if let Some(below) = coords.iter().find(|c| **c < 0) {
+            return Err(refuse(format!(
+                "a tensor store begins at {below}: boxes are clipped at the end of a tensor, and a store below zero is an illegal instruction"
+            )));
+        }
         let (cta, at) = self.source(by, src, piece)?;
         self.fits(cta, at, piece)?;
         let (actor, group) = self.open_group(by.w, by.lane as u32);

@@ -2,7 +2,7 @@
 
 use warpwright_sim::{Arg, Device, ElemType, FindingKind, Swizzle, TensorMapSpec};
 
-use super::kernel::{Run, module};
+use super::kernel::{Outcome, Run, module};
 
 /// A module whose entry takes one more parameter, a tensor map `m`.
 fn with_map(body: &str) -> String {
@@ -81,11 +81,15 @@ fn every_swizzle_and_edge() {
 
 /// Each thread fills words of shared memory with `seed + index`, then thread 0 stores the box.
 fn store(instruction: &str, elem: ElemType, swizzle: Swizzle, input: &[u8]) -> Vec<u32> {
+    store_at((48, 32), instruction, (elem, swizzle), input).words()
+}
+
+fn store_at((x, y): (i32, i32), instruction: &str, (elem, swizzle): (ElemType, Swizzle), input: &[u8]) -> Outcome {
     let body = format!(
         "{MAP} shl.b32 %r1,%lane,2; L: add.u32 %r2,%smem,%r1; shr.u32 %r3,%r1,2; cvt.rn.f32.u32 %f0,%r3; {}\n\
          st.shared.b32 [%r2],%r4; add.u32 %r1,%r1,128; setp.lt.u32 %p3,%r1,2048; @%p3 bra L;\n\
          fence.proxy.async.shared::cta; bar.sync 0; setp.eq.u32 %p1,%lane,0; @!%p1 bra E;\n\
-         {instruction} [%d20,{{48,32}}],[%smem]; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; E:",
+         {instruction} [%d20,{{{x},{y}}}],[%smem]; cp.async.bulk.commit_group; cp.async.bulk.wait_group 0; E:",
         if elem == ElemType::F32 {
             "mov.b32 %r4,%f0;"
         } else {
@@ -106,9 +110,7 @@ fn store(instruction: &str, elem: ElemType, swizzle: Swizzle, input: &[u8]) -> V
     // The output starts as the input, so that a reduction has something to add to.
     let copy = "shl.b32 %r1,%lane,2; C: cvt.u64.u32 %d0,%r1; add.u64 %d1,%in,%d0; ld.global.u32 %r3,[%d1]; add.u64 %d1,%out,%d0;\n\
         st.global.u32 [%d1],%r3; add.u32 %r1,%r1,128; setp.lt.u32 %p3,%r1,10240; @%p3 bra C;\n";
-    Run::default()
-        .text(&text.replacen(MAP, &format!("{copy}{MAP}"), 1), input, 10_240, extra)
-        .words()
+    Run::default().text(&text.replacen(MAP, &format!("{copy}{MAP}"), 1), input, 10_240, extra)
 }
 
 #[test]
@@ -127,6 +129,23 @@ fn tensor_store_skips_what_is_outside() {
         let place = linear ^ ((linear >> 7 & 7) << 4);
         let wanted = if inside { place as u32 / 4 } else { index as u32 + 1 };
         assert_eq!(*word, wanted, "({x}, {y})");
+    }
+}
+
+/// Seen on an H200 (docs/log.md, 2026-12-01): loads take any coordinates.
+#[test]
+fn a_tensor_store_below_zero_is_an_illegal_instruction() {
+    let instruction = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group";
+    let at = |place| store_at(place, instruction, (ElemType::U32, Swizzle::B128), &words(64 * 40)).findings();
+    assert_eq!(at((0, 0)), []);
+    for place in [(-1, 0), (0, -32), (i32::MIN, 0)] {
+        let found = at(place);
+        assert!(
+            found
+                .iter()
+                .any(|f| f.to_string().contains("a tensor store begins at -")),
+            "{found:?}"
+        );
     }
 }
 
