@@ -3,13 +3,10 @@
 //! One cubin serves every runtime size, so this is apart from compiling: rows that the copy engine can address, and a
 //! number of blocks that the kernel can count.
 
-use codegen::launch::{LARGEST, LaunchFacts, Param};
+use codegen::launch::{LARGEST, LaunchFacts};
 use runner::expr::{Sizes, eval};
 
 use crate::failure::Failure;
-
-/// Global strides of a tensor map are multiples of 16 bytes (CUDA driver API, `cuTensorMapEncodeTiled`).
-const STRIDE_ALIGNMENT_BYTES: i64 = 16;
 
 /// Blocks per grid axis at the sizes of a problem; nothing where one cannot be told.
 #[must_use]
@@ -37,30 +34,24 @@ pub fn check(launch: &LaunchFacts, sizes: &Sizes) -> Result<(), Failure> {
         }))
 }
 
-/// Dense rows of every tensor that the copy engine moves, once per tensor.
+/// Dense rows of every tensor with strides.
 fn rows(launch: &LaunchFacts, sizes: &Sizes) -> Vec<[String; 4]> {
-    let copied = |name: &str| {
-        launch
-            .params
-            .iter()
-            .any(|p| matches!(p, Param::TensorMap { tensor, .. } if tensor == name))
-    };
     let mut out = vec![];
-    for tensor in launch.tensors.iter().filter(|t| copied(&t.name)) {
-        let elem_bytes = if tensor.dtype == "f32" { 4 } else { 2 };
+    for tensor in &launch.tensors {
+        let (elem_bytes, align_bytes) = (if tensor.dtype == "f32" { 4 } else { 2 }, i64::from(tensor.align_bytes));
         let inner = tensor.dims.last().and_then(|rule| eval(rule, sizes).ok());
         let Some(row_bytes) = inner.and_then(|n| n.checked_mul(elem_bytes)) else {
             continue;
         };
         // A tensor of one dimension has no stride.
-        if tensor.dims.len() > 1 && row_bytes % STRIDE_ALIGNMENT_BYTES != 0 {
-            let elems = STRIDE_ALIGNMENT_BYTES / elem_bytes;
+        if tensor.dims.len() > 1 && row_bytes % align_bytes != 0 {
             out.push([
                 format!("tensor {}", tensor.name),
                 format!("dense rows of {row_bytes} bytes"),
-                "the copy engine needs strides that are multiples of 16 bytes".to_owned(),
+                format!("the kernel copies pieces of {align_bytes} bytes, so strides are multiples of them"),
                 format!(
-                    "a multiple of {elems} elements in {}",
+                    "a multiple of {} elements in {}",
+                    align_bytes / elem_bytes,
                     tensor.dims.last().map_or("the last dimension", String::as_str)
                 ),
             ]);

@@ -1,12 +1,12 @@
 """Loads cubins with their launch facts and launches them. The only module that knows the format of `launch.json`.
 
-`launch.json`, version 2, is what `warpwright compile --emit launch` writes; it stands beside one `.cubin`::
+`launch.json`, version 3, is what `warpwright compile --emit launch` writes; it stands beside one `.cubin`::
 
-    {"version": 2, "entry": "attention_forward", "target": "sm_90a", "block": [384, 1, 1], "shared_bytes": 196720,
+    {"version": 3, "entry": "attention_forward", "target": "sm_90a", "block": [384, 1, 1], "shared_bytes": 196720,
      "grid": {"kind": "persistent", "blocks": ["ceil_div(q_len, 128)", "heads", "batch"]},
      "runtime": ["batch", "q_len", ...],
      "tensors": [{"name": "q", "dtype": "bf16", "dims": ["batch", "q_len", "heads", "128"], "written": false,
-                  "row_multiple_elems": 1}, ...],
+                  "row_multiple_elems": 1, "align_bytes": 16}, ...],
      "params": [
        {"kind": "tensor_map", "name": "q_map", "tensor": "q", "box": [1, 64, 1, 64], "swizzle": 128, "l2_promotion": 128},
        {"kind": "pointer", "name": "o_ptr", "tensor": "o"},
@@ -15,7 +15,8 @@
        {"kind": "scratch", "name": "scratch", "bytes": 8, "initial": 0}]}
 
 Dimensions, boxes and strides are outermost first. The last dimension of a tensor is a multiple of its
-`row_multiple_elems`: the copy engine writes whole 16-byte pieces, and would write behind other rows.
+`row_multiple_elems`: the copy engine writes whole 16-byte pieces, and would write behind other rows. Base and strides are multiples
+of `align_bytes`.
 
 The grid has one dimension: the product of `blocks`, or for `persistent` at most one CTA per multiprocessor. Scratch holds `initial` (a u32 pattern) before the first launch and every
 launch leaves it so; it is set once, outside every timed span.
@@ -34,10 +35,10 @@ from pathlib import Path
 
 from expr import evaluate
 
-VERSION = 2
+VERSION = 3
 LARGEST = 2**30
 REQUIRED_KEYS = {"version", "entry", "target", "block", "shared_bytes", "grid", "runtime", "tensors", "params"}
-TENSOR_KEYS = {"name", "dtype", "dims", "written", "row_multiple_elems"}
+TENSOR_KEYS = {"name", "dtype", "dims", "written", "row_multiple_elems", "align_bytes"}
 PARAM_KEYS = {
     "tensor_map": {"name", "tensor", "box", "swizzle", "l2_promotion"},
     "pointer": {"name", "tensor"},
@@ -200,6 +201,11 @@ def check_tensors(recipe, names, tensors):
             raise RecipeError(
                 f"{recipe.entry}: {fact['name']} has rows of {shape[-1]} elements; the kernel writes whole pieces, allowed: "
                 f"a multiple of {fact['row_multiple_elems']}"
+            )
+        if any(stride * view.elem_bytes % fact["align_bytes"] for stride in view.strides[:-1]):
+            raise RecipeError(
+                f"{recipe.entry}: {fact['name']} has strides {view.strides}; the kernel copies pieces, allowed: multiples of "
+                f"{fact['align_bytes']} bytes"
             )
 
 

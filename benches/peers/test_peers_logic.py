@@ -169,7 +169,7 @@ class Statistics(unittest.TestCase):
 
 def recipe(**changes):
     data = {
-        "version": 2,
+        "version": 3,
         "entry": "attention_forward",
         "target": "sm_90a",
         "block": [384, 1, 1],
@@ -177,7 +177,7 @@ def recipe(**changes):
         "grid": {"kind": "persistent", "blocks": ["ceil_div(q_len, 128)", "heads", "batch"]},
         "runtime": ["batch", "q_len", "kv_len", "heads", "kv_heads", "group"],
         "tensors": [
-            {"name": "q", "dtype": "bf16", "dims": ["batch", "q_len", "heads", "128"], "written": False, "row_multiple_elems": 1}
+            {"name": "q", "dtype": "bf16", "dims": ["batch", "q_len", "heads", "128"], "written": False, "row_multiple_elems": 1, "align_bytes": 16}
         ],
         "params": [{"name": "q_len", "kind": "size"}],
     }
@@ -248,7 +248,7 @@ class Recipes(unittest.TestCase):
 
     def test_rows_that_a_store_would_write_behind_are_refused(self):
         def check(rows, multiple):
-            fact = {"name": "o", "dtype": "bf16", "dims": ["m", "n"], "written": True, "row_multiple_elems": multiple}
+            fact = {"name": "o", "dtype": "bf16", "dims": ["m", "n"], "written": True, "row_multiple_elems": multiple, "align_bytes": 2}
             view = launcher.TensorView(1 << 20, (64, rows), (264, 1), "bf16", 2)
             parsed = launcher.parse_recipe(recipe(tensors=[fact]))
             launcher.check_tensors(parsed, {"m": 64, "n": rows}, {"o": view})

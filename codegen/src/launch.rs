@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::role::{Expr, RoleProgram};
 
-/// Version of this format; 2 brought `row_multiple_elems`.
-pub const VERSION: u32 = 2;
+/// Version of this format; 2 brought `row_multiple_elems`, 3 `align_bytes`.
+pub const VERSION: u32 = 3;
 
 /// Largest runtime size, and largest number of blocks: kernels compute with signed 32 bits, and round sizes up to tiles, step
 /// past the last block by a whole grid, and add two sizes without a carry to spare.
@@ -53,6 +53,8 @@ pub struct TensorFact {
     /// The last dimension must be a multiple of this: rows of tensors that the copy engine writes hold whole 16-byte
     /// pieces; others may end anywhere (1). A loader must refuse other rows: the kernel would write behind them.
     pub row_multiple_elems: u32,
+    /// Base address and every stride but the last are multiples of this: the kernel reads or writes pieces of so many bytes.
+    pub align_bytes: u32,
 }
 
 /// One kernel parameter.
@@ -109,6 +111,7 @@ pub fn facts(p: &RoleProgram, target: &str) -> LaunchFacts {
         dims: t.dims.iter().map(|d| text(d, p)).collect(),
         written: t.written,
         row_multiple_elems: row_multiple(p, i),
+        align_bytes: align(p, i),
     });
     LaunchFacts {
         version: VERSION,
@@ -133,6 +136,18 @@ fn row_multiple(p: &RoleProgram, tensor: u32) -> u32 {
         STORE_PIECE_BYTES / t.dtype.bytes()
     } else {
         1
+    }
+}
+
+/// Global strides of a tensor map are multiples of 16 bytes (CUDA driver API, `cuTensorMapEncodeTiled`).
+const MAP_ALIGN_BYTES: u32 = 16;
+
+fn align(p: &RoleProgram, tensor: u32) -> u32 {
+    let own = p.tensors[tensor as usize].piece_bytes;
+    if p.maps.iter().any(|m| m.tensor == tensor) {
+        own.max(MAP_ALIGN_BYTES)
+    } else {
+        own
     }
 }
 

@@ -521,3 +521,36 @@ fn kernels_past_a_target_are_refused_once() {
         }
     }
 }
+
+/// Copies of 16 bytes and stores of 4 need aligned rows, whoever makes them: on the card they fault (docs/log.md).
+#[test]
+fn rows_that_a_target_cannot_copy_are_refused() {
+    for (target, problem, tensor, allowed) in [
+        ("sm_90a", "gemm bf16 m300 n264 k200 tn", "tensor a", "8 elements in m"),
+        ("sm_80", "gemm bf16 m300 n264 k200 tn", "tensor a", "8 elements in m"),
+        ("sm_80", "gemm bf16 m304 n261 k200 tt", "tensor c", "2 elements in n"),
+    ] {
+        let args = [
+            "check",
+            "--target",
+            target,
+            "--problem",
+            problem,
+            "--schedule",
+            "none",
+            "--json",
+        ];
+        let error = warpwright(&args).refused(2);
+        assert_reason(&error, tensor, "dense rows of", allowed);
+    }
+    warpwright(&[
+        "check",
+        "--target",
+        "sm_80",
+        "--problem",
+        "gemm bf16 m304 n262 k200 tt",
+        "--schedule",
+        "none",
+    ])
+    .exits(0);
+}

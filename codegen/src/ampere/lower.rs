@@ -121,6 +121,10 @@ impl Build<'_> {
             ));
         }
         self.starts_inside(tensor, at, (row, col), aligned)?;
+        let decl = &mut self.l.program.tensors[tensor.0 as usize];
+        decl.piece_bytes = decl
+            .piece_bytes
+            .max(decl.dtype.bytes() * u32::try_from(aligned).unwrap_or(1));
         let size = |l: &Lower<'_>, d: usize| {
             l.program.tensors[tensor.0 as usize]
                 .dims

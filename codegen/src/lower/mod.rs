@@ -433,6 +433,7 @@ fn empty_program(s: &Scheduled) -> RoleProgram {
         dtype: t.dtype,
         dims: t.dims.iter().map(dim).collect(),
         written: t.access == Access::Write,
+        piece_bytes: t.dtype.bytes(),
     });
     RoleProgram {
         name: k.name.clone(),

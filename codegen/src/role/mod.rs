@@ -427,6 +427,8 @@ pub struct TensorParam {
     /// Outermost first: literal or runtime.
     pub dims: Vec<Expr>,
     pub written: bool,
+    /// Base and strides, except the last, are multiples of this where warps copy pieces of rows themselves.
+    pub piece_bytes: u32,
 }
 
 /// A whole program.

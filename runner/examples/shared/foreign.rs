@@ -143,6 +143,7 @@ impl Sample {
                     dims: ["B", heads, len, "128"].map(str::to_owned).into(),
                     written: name == "o",
                     row_multiple_elems: 8,
+                    align_bytes: 16,
                 })
                 .into(),
             params,

@@ -51,8 +51,10 @@ impl TensorArg {
         if self.address == 0 {
             return Err(BindError::Null { tensor: tensor() });
         }
-        self.require_align(u64::from(self.dtype.bytes()))?;
+        let align_bytes = u64::from(fact.align_bytes.max(self.dtype.bytes()));
+        self.require_align(align_bytes)?;
         let settled = self.settled()?;
+        settled.require_stride_align(align_bytes)?;
         match settled.strides.last() {
             Some(&given) if given != 1 => Err(BindError::LastStride {
                 tensor: tensor(),
@@ -110,6 +112,24 @@ impl TensorArg {
         })
     }
 
+    /// Strides but the last; `settled` has bounded those of used dimensions, others are dense.
+    fn require_stride_align(&self, align_bytes: u64) -> Result<(), BindError> {
+        let elem_bytes = u64::from(self.dtype.bytes());
+        let bytes = |stride: u64| stride.saturating_mul(elem_bytes);
+        let outer = self.strides.iter().enumerate().rev().skip(1);
+        match { outer }.find(|(_, stride)| !bytes(**stride).is_multiple_of(align_bytes)) {
+            None => Ok(()),
+            Some((dim, &stride)) => Err(BindError::StrideAlign {
+                tensor: self.name.clone(),
+                dim,
+                given_elems: stride,
+                given_bytes: bytes(stride),
+                align_bytes,
+                align_elems: align_bytes / elem_bytes,
+            }),
+        }
+    }
+
     fn settled(&self) -> Result<Self, BindError> {
         let too_large = || BindError::TooLarge {
             tensor: self.name.clone(),
@@ -162,23 +182,10 @@ impl TensorArg {
     pub(super) fn map(&self, recipe: &MapRecipe<'_>) -> Result<TensorMapSpec, BindError> {
         self.check_row(recipe.row_multiple_elems)?;
         self.require_align(MAP_ALIGN_BYTES)?;
+        self.require_stride_align(MAP_ALIGN_BYTES)?;
         let elem_bytes = u64::from(self.dtype.bytes());
-        let mut strides_bytes = Vec::new();
-        for (dim, &stride) in self.strides.iter().enumerate().rev().skip(1) {
-            // `settled` has bounded strides of used dimensions; others are dense.
-            let given_bytes = stride.saturating_mul(elem_bytes);
-            if !given_bytes.is_multiple_of(MAP_ALIGN_BYTES) {
-                return Err(BindError::StrideAlign {
-                    tensor: self.name.clone(),
-                    dim,
-                    given_elems: stride,
-                    given_bytes,
-                    align_bytes: MAP_ALIGN_BYTES,
-                    align_elems: MAP_ALIGN_BYTES / elem_bytes,
-                });
-            }
-            strides_bytes.push(given_bytes);
-        }
+        let outer = self.strides.iter().rev().skip(1);
+        let strides_bytes = outer.map(|stride| stride.saturating_mul(elem_bytes)).collect();
         let spec = TensorMapSpec {
             base: self.address,
             dtype: map_dtype(self.dtype),

@@ -66,6 +66,7 @@ fn tensor(name: &str, dtype: &str, dims: &[&str]) -> TensorFact {
         dims: dims.iter().map(|&dim| dim.to_owned()).collect(),
         written: dtype == "f32",
         row_multiple_elems: 1,
+        align_bytes: if dtype == "f32" { 4 } else { 2 },
     }
 }
 
