@@ -2,11 +2,20 @@
 
 use codegen::Compiled;
 use codegen::role::RoleProgram;
-use codegen::target::Family;
+use codegen::target::Family as TargetFamily;
 use dsl::schedule::{Direction, Handoff, Split};
+use oracle::Problem;
+use oracle::inputs::Family;
+use oracle::problem::smallest;
+use runner::assemble::Assembler;
+use runner::device::{SimDevice, SimOptions};
+use runner::evaluate::{Bench, Candidate, Evaluation, evaluate_untimed};
+use runner::outcome::Outcome;
+use runner::verify::{Truths, VerifyPlan};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
+use crate::device::DeviceName;
 use crate::failure::Failure;
 use crate::subject::{Subject, SubjectArgs};
 use crate::{program, render, shape};
@@ -15,13 +24,61 @@ pub const EXAMPLES: &str = "\
 Examples:
   warpwright check --problem \"fwd bf16 b2 s4096x1024 h32/8 d128 causal\"
   warpwright check --problem \"gemm bf16 m4096 n4096 k4096 nt\" --schedule mine.toml --json
+  warpwright check --problem \"fwd bf16 b2 s4096 h16 d128 full\" --schedule mine.toml --device sim
 
-Exit code 0: legal. Exit code 2: refused, with what was asked, what is true and what would be allowed.";
+With --device sim the PTX also runs on the simulated device, at a small size that the same kernel serves: races, missing fences,
+hangs and wrong values are found there.
+
+Exit code 0: legal. Exit code 2: refused, with what was asked, what is true and what would be allowed. With --device sim also exit
+code 5: the result is wrong; exit code 6: the kernel hung, raced or broke a rule.";
 
 #[derive(clap::Args, Debug)]
 pub struct Args {
     #[command(flatten)]
     subject: SubjectArgs,
+    /// Also run the kernel on a device: sim.
+    #[arg(long, value_name = "DEVICE", value_parser = only_sim)]
+    device: Option<DeviceName>,
+}
+
+fn only_sim(text: &str) -> Result<DeviceName, String> {
+    match text.parse()? {
+        DeviceName::Sim => Ok(DeviceName::Sim),
+        other => Err(format!(
+            "asked for `{other}`; check needs no GPU, and `run` verifies on one; allowed: sim"
+        )),
+    }
+}
+
+/// What the simulated device says of the kernel, on a small problem that it serves.
+fn simulate(subject: &Subject) -> Result<(Problem, Evaluation), Failure> {
+    let device = SimDevice::new(SimOptions {
+        target: subject.target,
+        ..SimOptions::default()
+    });
+    let plan = VerifyPlan {
+        families: vec![Family::Normal],
+        launches: 1,
+        ..VerifyPlan::default()
+    };
+    let bench = Bench {
+        device: &device,
+        assembler: &Assembler::default(),
+        target: subject.target,
+        verify: &plan,
+    };
+    let problem = smallest(subject.problem());
+    let evaluation = evaluate_untimed(
+        &bench,
+        &Candidate::new(problem, subject.schedule.clone()),
+        &mut Truths::new(),
+    );
+    match &evaluation.outcome {
+        Outcome::Verified { .. } => Ok((problem, evaluation)),
+        other => Err(Failure::of_outcome(other)
+            .detail("simulated", true)
+            .detail("problem", problem.to_string())),
+    }
 }
 
 pub fn run(args: &Args) -> Result<Answer, Failure> {
@@ -29,7 +86,15 @@ pub fn run(args: &Args) -> Result<Answer, Failure> {
     let compiled = program::compile(&subject)?;
     let tiles = render::scheduled::bound_tiles(subject.kernel(), &compiled.scheduled.kernel);
     let facts = facts(&subject, &compiled);
-    Ok(Answer::text(text(&subject, &compiled, &tiles))
+    let mut text = text(&subject, &compiled, &tiles);
+    let mut simulation = Value::Null;
+    if args.device.is_some() {
+        let (problem, evaluation) = simulate(&subject)?;
+        text += &format!("  simulated      {problem}: right, nothing found\n");
+        simulation = json!({ "simulated": true, "problem": problem.to_string(), "outcome": evaluation.outcome });
+    }
+    Ok(Answer::text(text)
+        .field("simulation", simulation)
         .field("subject", subject.json())
         .field("legal", true)
         .field("warnings", &compiled.warnings)
@@ -75,7 +140,7 @@ fn facts(subject: &Subject, compiled: &Compiled) -> Value {
         "grid": { "persistence": p.grid.persistence, "blocks": shape::blocks(launch, subject.case.sizes()) },
         "work": work,
     });
-    if subject.target.family == Family::WarpRoles {
+    if subject.target.family == TargetFamily::WarpRoles {
         let ring = |r: &codegen::role::Ring| json!({ "name": r.name, "stages": r.stages, "slot_bytes": r.slot_bytes });
         facts["rings"] = p.rings.iter().map(ring).collect();
         facts["registers"] = json!(Registers::of(subject, p));
@@ -125,7 +190,7 @@ fn text(subject: &Subject, compiled: &Compiled, tiles: &[(String, u32)]) -> Stri
             ),
         ),
     ];
-    if subject.target.family == Family::WarpRoles {
+    if subject.target.family == TargetFamily::WarpRoles {
         rows.extend(roles(subject, p));
     } else {
         rows.push((

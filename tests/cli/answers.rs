@@ -294,3 +294,23 @@ fn an_answer_that_cannot_be_written_is_no_success() {
         assert_eq!(with_stdout(args, writer), (Some(code), String::new()), "{args:?}");
     }
 }
+
+#[test]
+fn check_runs_a_small_problem_on_the_simulated_device_and_says_so() {
+    let args = ["check", "--problem", ATTENTION, "--json"];
+    let plain = warpwright(&args).exits(0).json();
+    assert!(plain["simulation"].is_null(), "{plain:#}");
+    let json = warpwright(&[&args[..], &["--device", "sim"]].concat()).exits(0).json();
+    let simulation = &json["simulation"];
+    assert_eq!(
+        (&simulation["simulated"], &simulation["outcome"]["outcome"]),
+        (&true.into(), &"verified".into()),
+        "{simulation:#}"
+    );
+    let text = warpwright(&["check", "--problem", ATTENTION, "--device", "sim"])
+        .exits(0)
+        .text();
+    assert!(text.contains("simulated") && text.contains("nothing found"), "{text}");
+    let refused = warpwright(&["check", "--problem", ATTENTION, "--device", "cuda:0"]).exits(2);
+    assert!(refused.stderr.contains("allowed: sim"), "{}", refused.stderr);
+}

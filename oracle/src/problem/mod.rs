@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::dtype::Dtype;
 pub use error::{Field, ParseError, ProblemFault, Span};
-pub use sets::{RAGGED_LENS, ragged, smaller};
+pub use sets::{RAGGED_LENS, ragged, smaller, smallest};
 
 /// Largest extent of one dimension: 2^30, because kernels compute with signed 32-bit sizes and round them up to tiles.
 pub const MAX_DIM: u32 = 1 << 30;

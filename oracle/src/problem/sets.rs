@@ -35,36 +35,46 @@ pub fn ragged(base: &AttentionForward, max_len: u32) -> Vec<AttentionForward> {
     shapes
 }
 
-/// A long extent as a short one with the same tail in every tile of up to 256.
-const fn short(len: u32) -> u32 {
-    if len < 1280 { len } else { 1024 + len % 256 }
+/// A long extent as a short one with the same tail in every tile of up to 256: at least `floor`, itself a multiple of that.
+const fn short(len: u32, floor: u32) -> u32 {
+    if len < floor + 256 { len } else { floor + len % 256 }
 }
 
 /// A problem that one kernel solves as well as `problem` (only runtime sizes differ) and that costs little: short extents with
 /// the same tails, few heads. A problem that is small already is returned as it is.
 #[must_use]
 pub fn smaller(problem: &Problem) -> Problem {
+    shortened(problem, 1024, 2)
+}
+
+/// As [`smaller`], and small enough for the simulated device to run it in a second or two.
+#[must_use]
+pub fn smallest(problem: &Problem) -> Problem {
+    shortened(problem, 256, 1)
+}
+
+fn shortened(problem: &Problem, floor: u32, most: u32) -> Problem {
     match *problem {
         Problem::Forward(p) => {
-            let kv_heads = p.kv_heads.min(2);
+            let kv_heads = p.kv_heads.min(most);
             Problem::Forward(AttentionForward {
-                batch: p.batch.min(2),
-                q_len: short(p.q_len),
-                kv_len: short(p.kv_len),
+                batch: p.batch.min(most),
+                q_len: short(p.q_len, floor),
+                kv_len: short(p.kv_len, floor),
                 heads: kv_heads * p.group().min(2),
                 kv_heads,
                 ..p
             })
         }
         Problem::Gemm(p) => Problem::Gemm(Gemm {
-            m: short(p.m),
-            n: short(p.n),
-            k: short(p.k),
+            m: short(p.m, floor),
+            n: short(p.n, floor),
+            k: short(p.k, floor),
             ..p
         }),
         Problem::Softmax(p) => Problem::Softmax(RowSoftmax {
-            m: short(p.m),
-            n: short(p.n),
+            m: short(p.m, floor),
+            n: short(p.n, floor),
             ..p
         }),
     }

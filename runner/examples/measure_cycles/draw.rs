@@ -132,10 +132,10 @@ fn order_of(f: &mut FoldPlan, which: usize) {
     }
 }
 
-/// A mutation of `base`: one to three knobs.
+/// A mutation of `base`: one or two knobs.
 pub fn near(base: &Schedule, head_dim: u32, d: &mut Dice) -> Schedule {
     let mut out = base.clone();
-    for _ in 0..1 + d.roll(3) {
+    for _ in 0..1 + d.roll(2) {
         let knob = d.roll(KNOBS);
         turn(&mut out, head_dim, knob, d);
     }

@@ -1,4 +1,4 @@
-//! Fits parameters of the model on the schedules with even numbers: first times and rates on cycles, then energies on
+//! Fits parameters of the model on the schedules with even numbers, or on all when another measurement judges: first times and rates on cycles, then energies on
 //! sustained times. Prints settings for `--set`; the table itself is edited by hand.
 
 use std::collections::BTreeMap;
@@ -11,18 +11,20 @@ use super::judge::{is_fitted_on, mean_of, predict_all, spearman};
 use super::set::{Drawn, Measured, Predicted, load, read};
 
 /// What is tried, with factors of the present value. Rates that a datasheet gives are not among them.
-const TIMES: [(&str, &[f64]); 11] = [
-    ("wgmma_n_per_cycle", &[0.95, 1.05, 1.11]),
+const TIMES: [(&str, &[f64]); 13] = [
+    ("fma_delays_wgmma", &[0.0, 0.25, 0.5, 0.75, 1.5]),
+    ("serial_beside_wgmma", &[0.0, 0.8, 0.9]),
+    ("alu_on_fma", &[0.0, 0.5, 0.75, 1.4]),
     ("reorder_window", &[0.34, 0.67, 1.5, 2.5]),
     ("int_cycles", &[2.0]),
-    ("l2_bytes_per_cycle", &[0.6, 0.8, 1.3]),
-    ("tma_latency", &[0.7, 1.4]),
-    ("barrier_latency", &[0.5, 2.0]),
-    ("mbarrier_latency", &[0.5, 2.0]),
-    ("wgmma_done_latency", &[0.5, 2.0, 4.0]),
-    ("wgmma_start_latency", &[0.5, 2.0, 4.0]),
-    ("smem_copy_queue", &[0.25, 0.5]),
     ("store_read_latency", &[0.5, 2.0, 4.0]),
+    ("try_wait_latency", &[0.0, 0.5, 1.5]),
+    ("mbarrier_latency", &[0.5, 1.5, 2.0]),
+    ("wgmma_done_latency", &[0.5, 1.5, 2.0]),
+    ("wgmma_start_latency", &[0.5, 2.0, 3.0]),
+    ("smem_copy_queue", &[0.1, 0.25, 0.5]),
+    ("exit_latency", &[0.5, 2.0, 4.0]),
+    ("l2_bytes_per_cycle", &[0.8, 1.3]),
 ];
 const ENERGIES: [&str; 7] = [
     "flop_pj",
@@ -43,9 +45,12 @@ type Truth = BTreeMap<usize, f64>;
 ///
 /// # Errors
 /// Files that cannot be read.
-pub fn fit(measured: &Path, folder: &Path) -> Result<(), AnyError> {
+pub fn fit(measured: &Path, folder: &Path, (whole, energies_only): (bool, bool)) -> Result<(), AnyError> {
     let measured: Vec<Measured> = read(measured)?;
-    let drawn: Vec<Drawn> = load(folder)?.into_iter().filter(|d| is_fitted_on(d.id)).collect();
+    let drawn: Vec<Drawn> = load(folder)?
+        .into_iter()
+        .filter(|d| whole || is_fitted_on(d.id))
+        .collect();
     let truth = |pick: &dyn Fn(&Measured) -> Option<f64>| -> Truth {
         let of = |d: &Drawn| Some((d.id, mean_of(&measured, d.id, pick)?));
         drawn.iter().filter_map(of).collect()
@@ -55,11 +60,11 @@ pub fn fit(measured: &Path, folder: &Path) -> Result<(), AnyError> {
     let mut model = Model::default();
     let mut best = loss(&predict_all(&drawn, &model), &cycles, |p| p.cycles);
     println!("cycles: loss {best:.4} to begin with");
-    for (name, factors) in TIMES {
+    for (name, factors) in if energies_only { &TIMES[..0] } else { &TIMES[..] } {
         let rows = model.params.table();
-        let value = rows.iter().find(|r| r.name == name).map_or(0.0, |r| r.value);
+        let value = rows.iter().find(|r| r.name == *name).map_or(0.0, |r| r.value);
         let mut kept = value;
-        for factor in factors {
+        for factor in *factors {
             let mut trial = model.clone();
             trial.params.set(name, value * factor);
             let found = loss(&predict_all(&drawn, &trial), &cycles, |p| p.cycles);

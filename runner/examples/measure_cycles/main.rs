@@ -35,6 +35,9 @@ pub struct Args {
     /// Draws this many schedules per head size and mask into the folder of --out.
     #[arg(long, value_name = "N")]
     pub prepare: Option<usize>,
+    /// Seed of the draws.
+    #[arg(long, default_value_t = 0xc1c1)]
+    pub seed: u64,
     /// Measures the schedules of a folder on the GPU.
     #[arg(long, value_name = "DIR")]
     pub cubins: Option<PathBuf>,
@@ -47,6 +50,12 @@ pub struct Args {
     /// Fits parameters: measured file, folder of the schedules.
     #[arg(long, num_args = 2, value_names = ["MEASURED", "DIR"])]
     pub fit: Vec<PathBuf>,
+    /// Fits on all schedules, not the even half: for when another measurement judges.
+    #[arg(long)]
+    pub whole: bool,
+    /// Fits energies alone.
+    #[arg(long)]
+    pub energies: bool,
     /// Runs the micro-benchmarks of the parameter table.
     #[arg(long)]
     pub micro: bool,
@@ -70,7 +79,7 @@ pub struct Args {
 fn main() -> ExitCode {
     let args = Args::parse();
     let done = if let Some(count) = args.prepare {
-        prepare::prepare(&args.out, count).and_then(|()| micro::prepare(&args.out))
+        prepare::prepare(&args.out, count, args.seed).and_then(|()| micro::prepare(&args.out))
     } else if args.micro {
         micro::run(&args.out, args.cubins.as_deref().map(|folder| (folder, args.device)))
     } else if let Some(folder) = &args.cubins {
@@ -84,7 +93,7 @@ fn main() -> ExitCode {
     } else if let [measured, predicted] = args.judge.as_slice() {
         judge::judge(measured, predicted)
     } else if let [measured, folder] = args.fit.as_slice() {
-        fit::fit(measured, folder)
+        fit::fit(measured, folder, (args.whole, args.energies))
     } else {
         Err("nothing to do; allowed: --prepare, --cubins, --predict, --fit, --judge".into())
     };

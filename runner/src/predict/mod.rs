@@ -5,6 +5,7 @@
 //! SMs, and the work of each unit gives power, hence the clock of a power-limited card.
 
 mod blocks;
+mod rises;
 
 use codegen::Compiled;
 use dsl::schedule::Persistence;
@@ -100,12 +101,12 @@ pub struct Prediction {
 /// A kernel without roles, or one that the simulator cannot run.
 pub fn predict(problem: &Problem, compiled: &Compiled, model: &Model) -> Result<Prediction, PredictError> {
     let bench = Bench::new(problem, compiled, model)?;
+    let trips = blocks::trips(&compiled.program, Case::new(problem)?.sizes())?;
     let few = bench.run(BLOCKS.0, TRIPS.0, false)?;
     let more = bench.run(BLOCKS.1, TRIPS.0, false)?;
     let long = bench.run(BLOCKS.1, TRIPS.1, false)?;
     let line = |pick: &dyn Fn(&TimeReport) -> f64| Line::fit(&few, &more, &long, pick);
     let cycles = line(&|r| r.cycles as f64);
-    let trips = blocks::trips(&compiled.program, Case::new(problem)?.sizes())?;
     let costs: Vec<f64> = trips
         .iter()
         .map(|t| (cycles.block + cycles.trip * t).max(1.0))
@@ -240,6 +241,8 @@ struct Bench<'a> {
     model: &'a Model,
     device: SimDevice,
     prepared: Prepared<SimDevice>,
+    /// Share of the trips of the whole launch in which running maxima move.
+    rise_share: f64,
 }
 
 impl<'a> Bench<'a> {
@@ -257,7 +260,9 @@ impl<'a> Bench<'a> {
             cubin: None,
         };
         let prepared = Prepared::load(&device, &code, &compiled.launch)?;
+        let trips = blocks::trips(&compiled.program, Case::new(problem)?.sizes())?;
         Ok(Self {
+            rise_share: rises::share(&trips),
             problem,
             compiled,
             model,
@@ -278,6 +283,7 @@ impl<'a> Bench<'a> {
         let options = TimeOptions {
             params: self.model.params.clone(),
             trace,
+            rise_share: self.rise_share,
         };
         let report = self.device.time(bound.inner(), &options)?;
         let trips = blocks::trips(&self.compiled.program, case.sizes())?;

@@ -202,7 +202,14 @@ impl Machine<'_> {
                 touched: "written",
                 wgmma_line,
             },
-            RegNote::Unfenced(slot) => FindingKind::MissingWgmmaFence { register: reg(slot) },
+            RegNote::Unfenced(slot) => FindingKind::MissingWgmmaFence {
+                register: reg(slot),
+                touched: "written",
+            },
+            RegNote::UnfencedRead(slot) => FindingKind::MissingWgmmaFence {
+                register: reg(slot),
+                touched: "read",
+            },
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct RegMeta {
     pub init: u32,
     /// `fence_epoch` of the last ordinary write; 0 for none.
     pub epoch: u32,
+    /// `fence_epoch` of the last ordinary read of an accumulator; 0 for none.
+    pub read_epoch: u32,
     /// Number of the last wgmma of this warp that uses the register.
     pub flight: u32,
     /// That wgmma's line.
@@ -148,6 +150,7 @@ pub(crate) enum RegNote {
     ReadInFlight(R, u32),
     WriteInFlight(R, u32),
     Unfenced(R),
+    UnfencedRead(R),
 }
 
 impl Warp {
@@ -170,7 +173,11 @@ impl Warp {
 
     /// Checks a read by ordinary code.
     pub fn check_read(&mut self, slot: R, exec: u32) {
-        let meta = &self.meta[slot as usize];
+        let epoch = self.fence_epoch;
+        let meta = &mut self.meta[slot as usize];
+        if meta.accumulator {
+            meta.read_epoch = epoch;
+        }
         if meta.init & exec != exec {
             self.note_reg(RegNote::Uninit(slot));
         } else if meta.accumulator && meta.flight > self.wgmma_done {
@@ -188,6 +195,14 @@ impl Warp {
             let line = meta.flight_line;
             self.note_reg(RegNote::WriteInFlight(slot, line));
         }
+    }
+
+    /// The checks of an accumulator: those of an operand, and no ordinary read without a fence before the product writes it.
+    pub fn check_accumulator(&mut self, slot: R, reads: bool) {
+        if self.meta[slot as usize].read_epoch == self.fence_epoch {
+            self.note_reg(RegNote::UnfencedRead(slot));
+        }
+        self.check_wgmma_reg(slot, reads);
     }
 
     /// The checks of a wgmma operand: fence rule, and for reads initialisation.

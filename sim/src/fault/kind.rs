@@ -120,14 +120,16 @@ pub enum FindingKind {
         /// Line of the wgmma.
         wgmma_line: u32,
     },
-    /// Ordinary writes to wgmma registers without a fence.
+    /// Ordinary accesses to wgmma registers without a fence.
     #[error(
-        "register `{register}` was written by ordinary code after the last wgmma.fence; a wgmma.fence must stand \
-         between that write and this wgmma"
+        "register `{register}` was {touched} by ordinary code after the last wgmma.fence; a wgmma.fence must stand \
+         between that and this wgmma"
     )]
     MissingWgmmaFence {
         /// Its name.
         register: String,
+        /// `read` (accumulators) or `written`.
+        touched: &'static str,
     },
     /// Generic writes read by the async proxy without a proxy fence.
     #[error(

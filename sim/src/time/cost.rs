@@ -148,6 +148,7 @@ fn unit(inst: &Inst, p: &Params) -> (Unit, f64, u64) {
         Op::Ld(mem) => access(mem, mem.regs.len(), p),
         Op::St(mem) => access(mem, mem.srcs.len(), p),
         Op::Atom(_) => (Unit::Int, p.global_latency, 0),
+        Op::MbarWait(_) => (Unit::None, p.try_wait_latency, 0),
         _ => (Unit::None, 0.0, 0),
     }
 }

@@ -2,8 +2,8 @@
 //!
 //! A timed run executes one SM's CTAs with the machine of `exec`, but a scheduler of its own: the warp with the
 //! smallest clock goes next, and copies and matrix products complete at computed times. So barriers and mbarriers open in
-//! the order of time. Data does not move: products are small rising numbers, so that running maxima always move a little,
-//! copies bring nothing, and votes fall as they do for ordinary data.
+//! the order of time. Data does not move: products are small numbers that rise in a given share of the trips, so that running
+//! maxima move as often as they do on ordinary data; copies bring nothing.
 //!
 //! | file | what |
 //! |---|---|
@@ -11,6 +11,7 @@
 //! | `cost`, `regs` | an instruction's unit, duration, latency, operands |
 //! | `state` | clocks of warps, queues of units, events |
 //! | `run` | the scheduler |
+//! | `rises` | in which trips running maxima move |
 //! | `labels` | names of regions, from the comments of the PTX |
 //! | `tensor`, `copies` | the tensor core; the copy engine and L2 |
 //! | `report`, [`trace`] | waits, use of units, spans; Chrome trace JSON |
@@ -25,6 +26,7 @@ pub(crate) mod labels;
 pub mod params;
 mod regs;
 pub mod report;
+mod rises;
 mod run;
 pub(crate) mod state;
 mod tensor;
@@ -36,12 +38,25 @@ use params::Params;
 use report::TimeReport;
 
 /// How to time.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TimeOptions {
     /// The model's numbers.
     pub params: Params,
     /// Keep spans for a timeline.
     pub trace: bool,
+    /// Share of the trips, 0 to 1, in which the running maxima of a warp move.
+    pub rise_share: f64,
+}
+
+impl Default for TimeOptions {
+    /// Maxima that always move: what a kernel costs at most.
+    fn default() -> Self {
+        Self {
+            params: Params::default(),
+            trace: false,
+            rise_share: 1.0,
+        }
+    }
 }
 
 impl Device {

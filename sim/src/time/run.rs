@@ -137,7 +137,7 @@ impl Machine<'_> {
         time.seen_progress = progress;
         let label = time.labels.of(pc);
         if time.costs[pc as usize].ordered {
-            let mut at = time.ordered_at(w, cta, pc);
+            let mut at = time.ordered_at(w, pc);
             if drained > at {
                 let since = time.warps[w].clock;
                 let (kind, latency) = (WaitKind::Drain, 0);
@@ -155,6 +155,9 @@ impl Machine<'_> {
             }
             if at > time.warps[w].clock {
                 time.warps[w].clock = at;
+                return Ok(());
+            }
+            if time.costs[pc as usize].issues && time.hold_slot(w, cta) {
                 return Ok(());
             }
             time.drain(w);

@@ -8,6 +8,7 @@ use super::cost::{Cost, Unit, table};
 use super::labels::Labels;
 use super::params::Params;
 use super::report::{Activity, Lane, Span, SpanKind, WaitKind};
+use super::rises::Heights;
 use super::tensor::TensorCore;
 use crate::decode::Kernel;
 use crate::tma::pending::Pending;
@@ -55,13 +56,36 @@ pub(crate) struct WarpTime {
     region: Option<(u32, u64)>,
     pub end: u64,
     pub instructions: u64,
+    /// When the next instruction of this warp can start beside a running product.
+    serial_free: f64,
+    /// Whether the issue slot at its clock is kept for its next instruction.
+    holds_slot: bool,
 }
 
 /// Queues of one sub-partition: when each unit has room.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Part {
     pub issue_free: u64,
-    pub unit_free: BTreeMap<Unit, u64>,
+    unit_free: BTreeMap<Unit, f64>,
+    /// Cycles by which arithmetic has delayed the tensor core since the last product began.
+    pub delay: f64,
+}
+
+impl Part {
+    /// Takes a unit for some cycles from `from` on; gives when.
+    fn take(&mut self, unit: Unit, from: f64, cycles: f64, p: &Params) -> f64 {
+        let mut start = from.max(self.free(unit));
+        if unit == Unit::Alu {
+            start = start.max(self.free(Unit::Fma));
+            self.unit_free.insert(Unit::Fma, start + p.alu_on_fma);
+        }
+        self.unit_free.insert(unit, start + cycles);
+        start
+    }
+
+    fn free(&self, unit: Unit) -> f64 {
+        self.unit_free.get(&unit).copied().unwrap_or(0.0)
+    }
 }
 
 /// Everything under the clock.
@@ -88,8 +112,9 @@ pub(crate) struct Time {
     pub activity: Activity,
     pub waits: BTreeMap<(u32, WaitKind, u32), (u64, u64)>,
     pub spans: Option<Vec<Span>>,
-    /// Counts products, for their rising values.
-    pub products: u32,
+    /// Values of products, and the share of them that rise.
+    pub heights: Heights,
+    pub rise_share: f64,
 }
 
 impl Time {
@@ -112,7 +137,8 @@ impl Time {
             activity: Activity::default(),
             waits: BTreeMap::new(),
             spans: options.trace.then(Vec::new),
-            products: 0,
+            heights: Heights::default(),
+            rise_share: options.rise_share,
         }
     }
 
@@ -187,26 +213,36 @@ impl Time {
             return;
         }
         let part = &mut self.parts[cta * PARTS + w % PARTS];
-        let mut issue = warp.clock.max(part.issue_free);
+        let mut issue = if std::mem::take(&mut warp.holds_slot) {
+            warp.clock
+        } else {
+            warp.clock.max(part.issue_free)
+        };
         if warp.starts.len() >= self.params.reorder_window as usize {
             issue = issue.max(warp.starts.pop_front().unwrap_or(0));
         }
-        part.issue_free = issue + 1;
+        part.issue_free = part.issue_free.max(issue + 1);
+        let from = issue as f64;
         let room = match unit {
-            Unit::None => issue,
+            Unit::None => from,
             Unit::Smem => {
                 let free = &mut self.smem_free[cta];
                 *free = (*free).max(issue) + cycles;
                 self.activity.smem_bytes += bytes;
-                *free - cycles
+                (*free - cycles) as f64
             }
-            other => {
-                let free = part.unit_free.entry(other).or_default();
-                *free = (*free).max(issue) + cycles;
-                *free - cycles
+            _ if self.tensor[cta].running => {
+                let p = &self.params;
+                let start = part.take(unit, from.max(warp.serial_free), cycles as f64, p);
+                warp.serial_free = start + cycles as f64 * p.serial_beside_wgmma;
+                if unit == Unit::Fma {
+                    part.delay += p.fma_delays_wgmma;
+                }
+                start
             }
+            _ => part.take(unit, from, cycles as f64, &self.params),
         };
-        let start = room.max(operands);
+        let start = (room as u64).max(operands);
         warp.clock = issue + 1;
         warp.starts.push_back(start);
         warp.last_start = warp.last_start.max(start);
@@ -216,12 +252,25 @@ impl Time {
         self.activity.count(unit, cycles);
     }
 
-    /// The time at which an ordered instruction can go.
-    pub fn ordered_at(&self, w: usize, cta: usize, pc: u32) -> u64 {
+    /// The time at which an ordered instruction can go, issue slots aside.
+    pub fn ordered_at(&self, w: usize, pc: u32) -> u64 {
         let warp = &self.warps[w];
-        let part = &self.parts[cta * PARTS + w % PARTS];
         let earlier = if warp.starts.is_empty() { 0 } else { warp.last_start + 1 };
-        warp.clock.max(self.operands(w, pc)).max(earlier).max(part.issue_free)
+        warp.clock.max(self.operands(w, pc)).max(earlier)
+    }
+
+    /// Keeps the next issue slot of its sub-partition for warp `w`; others would take it time and again before its turn
+    /// comes. Gives whether that slot is later than its clock.
+    pub fn hold_slot(&mut self, w: usize, cta: usize) -> bool {
+        let part = &mut self.parts[cta * PARTS + w % PARTS];
+        let warp = &mut self.warps[w];
+        if warp.holds_slot || part.issue_free <= warp.clock {
+            return false;
+        }
+        warp.holds_slot = true;
+        warp.clock = part.issue_free;
+        part.issue_free += 1;
+        true
     }
 
     /// After an ordered instruction nothing older is in the window.

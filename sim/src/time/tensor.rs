@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::report::{Lane, SpanKind};
-use super::state::{Event, Time};
+use super::state::{Event, PARTS, Time};
 use crate::decode::op::{Op, Wgmma, WgmmaA};
 use crate::exec::machine::Machine;
 use crate::wgmma::WARPS;
@@ -47,7 +47,7 @@ impl Time {
         let queued = Queued {
             group,
             issued,
-            cycles: (n as f64 / self.params.wgmma_n_per_cycle).ceil() as u64,
+            cycles: (n as f64 / self.params.wgmma_n_per_cycle + self.params.wgmma_gap).ceil() as u64,
             smem_bytes: a_bytes + n * K * ELEM_BYTES,
             label: self.labels.of(pc),
         };
@@ -69,9 +69,13 @@ impl Time {
         let Some(next) = self.tensor[cta].queues[group].pop_front() else {
             return;
         };
+        let delay = self.parts[cta * PARTS..][..PARTS]
+            .iter_mut()
+            .map(|part| std::mem::take(&mut part.delay))
+            .fold(0.0, f64::max);
         let (now, lead) = (self.now, self.params.wgmma_smem_lead as u64);
         let through = self.smem(cta, now, next.smem_bytes).saturating_sub(lead);
-        let own = (now + next.cycles).max(through);
+        let own = (now + next.cycles + delay as u64).max(through);
         let end = own + self.copies_through(cta, (now, own), next.smem_bytes);
         let core = &mut self.tensor[cta];
         core.running = true;
@@ -152,11 +156,8 @@ impl Time {
     }
 }
 
-/// Step of the products' values: small enough that differences of hundreds of them change no exponential much.
-const RISE: f32 = 1.0 / 1024.0;
-
 impl Machine<'_> {
-    /// Queues a complete operation; its accumulators take a value a little above that of the last product.
+    /// Queues a complete operation; its accumulators take their next value.
     pub(crate) fn time_wgmma(&mut self, cta: usize, group: usize, pc: u32, scale_d: bool) {
         let kernel = self.kernel;
         let Op::Wgmma(op) = &kernel.code[pc as usize].op else {
@@ -167,10 +168,9 @@ impl Machine<'_> {
         if scale_d {
             return;
         }
-        time.products += 1;
-        let value = (time.products as f32 * RISE).to_bits();
         let first = self.ctas[cta].first_warp + group * WARPS;
-        for warp in &mut self.warps[first..first + WARPS] {
+        for (w, warp) in self.warps.iter_mut().enumerate().skip(first).take(WARPS) {
+            let value = time.heights.next(w, time.rise_share).to_bits();
             for slot in &op.d {
                 warp.regs[*slot as usize] = [value; 32];
             }

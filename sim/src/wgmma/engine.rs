@@ -49,7 +49,7 @@ impl Machine<'_> {
         let flight = warp.wgmma_issued + 1;
         warp.wgmma_issued = flight;
         for slot in &op.d {
-            warp.check_wgmma_reg(*slot, scale != 0);
+            warp.check_accumulator(*slot, scale != 0);
             warp.mark_flight(*slot, flight, line, true);
         }
         if let WgmmaA::Regs(regs) = &op.a {

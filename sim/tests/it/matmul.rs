@@ -1,5 +1,7 @@
 //! wgmma and mma.sync against a plain product: every layout, both majors, N from 8 to 256.
 
+use warpwright_sim::FindingKind;
+
 use super::kernel::{Outcome, Run};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -109,6 +111,11 @@ fn list(prefix: &str, count: usize) -> String {
 }
 
 fn run(case: &Case) -> Outcome {
+    run_again(case, "", 0)
+}
+
+/// The product, its stores, and behind `before` the same product `more` times.
+fn run_again(case: &Case, before: &str, more: usize) -> Outcome {
     let mut image = vec![0u8; 65_536];
     for k in 0..K {
         for m in 0..64 {
@@ -153,18 +160,21 @@ fn run(case: &Case) -> Outcome {
     let store: String = (0..regs)
         .map(|i| format!("st.global.f32 [%d4+{}],%f{i};\n", i * 512))
         .collect();
+    let product = format!(
+        "wgmma.mma_async.sync.aligned.m64n{}k16.f32.{ty}.{ty} {{{}}},{a},%d2,%p1,{tail};\n\
+         wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n",
+        case.n,
+        list("f", regs),
+    );
+    let again = format!("{before}{product}").repeat(more);
     let body = format!(
         "{COPY}\nfence.proxy.async.shared::cta; bar.sync 0;\n{load_a}{zero}\
          shr.u32 %r9,%smem,4; cvt.u64.u32 %d1,%r9; or.b64 %d1,%d1,{}; cvt.u64.u32 %d2,%r9; add.u64 %d2,%d2,{};\n\
-         or.b64 %d2,%d2,{}; setp.ne.u32 %p1,1,0; wgmma.fence.sync.aligned;\n\
-         wgmma.mma_async.sync.aligned.m64n{}k16.f32.{ty}.{ty} {{{}}},{a},%d2,%p1,{tail};\n\
-         wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;\n\
-         mul.wide.u32 %d4,%lane,4; add.u64 %d4,%out,%d4;\n{store}",
+         or.b64 %d2,%d2,{}; setp.ne.u32 %p1,1,0; wgmma.fence.sync.aligned;\n{product}\
+         mul.wide.u32 %d4,%lane,4; add.u64 %d4,%out,%d4;\n{store}{again}",
         case.a.descriptor(),
         B_AT / 16,
         case.b.descriptor(),
-        case.n,
-        list("f", regs),
     );
     Run {
         threads: 128,
@@ -218,6 +228,36 @@ fn wgmma_from_every_layout() {
             }
         }
     }
+}
+
+/// PTX ISA, `wgmma.fence`: it orders any access to the registers, so also the reads before a product writes them again.
+#[test]
+fn an_accumulator_that_was_read_needs_a_fence_before_the_next_product() {
+    let case = Case {
+        n: 64,
+        bf16: true,
+        from_regs: false,
+        a: Layout {
+            mode: MODES[0],
+            mn_major: false,
+        },
+        b: Layout {
+            mode: MODES[0],
+            mn_major: false,
+        },
+        seed: 1,
+    };
+    assert_eq!(run_again(&case, "wgmma.fence.sync.aligned;\n", 1).findings(), []);
+    let found = run_again(&case, "", 1).findings();
+    assert!(!found.is_empty());
+    for finding in found {
+        assert!(
+            matches!(finding.kind, FindingKind::MissingWgmmaFence { touched: "read", .. }),
+            "{finding}"
+        );
+    }
+    // Products alone follow one another without.
+    assert_eq!(run_again(&case, "wgmma.fence.sync.aligned;\n", 3).findings(), []);
 }
 
 #[test]
