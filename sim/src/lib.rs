@@ -29,7 +29,9 @@
 //! in lock step: registers are vectors of 32 lanes, predicates are masks. Divergent lanes form groups,
 //! the group with the lowest program counter runs, and groups merge where they meet; an instruction
 //! that needs more lanes (`.aligned`, member masks) waits for them. One CTA per SM is resident; CTAs
-//! of a grid are interleaved, so that those which talk through global memory can.
+//! of a grid are interleaved, so that those which talk through global memory can. A grid without global
+//! atomics is cut into at most eight parts that run on several threads (`host/parts.rs`); findings, and whatever parts
+//! cannot tell, come from a run of the whole.
 //!
 //! The seed decides what hardware leaves open: which warp runs how long, when a copy lands (before
 //! its `complete_tx`), when a wgmma reads and writes between its issue and its wait. Same seed, same

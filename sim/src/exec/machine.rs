@@ -145,6 +145,8 @@ pub(crate) struct Machine<'m> {
     pub clusters: Vec<Cluster>,
     pub pending: Vec<Pending>,
     pub next_cluster: u32,
+    /// The cluster behind the last one of this run.
+    pub end_cluster: u32,
     pub log: Log,
     pub counts: Counts,
     pub now: Now,

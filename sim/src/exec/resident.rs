@@ -45,7 +45,7 @@ impl Machine<'_> {
     /// Starts the next cluster of the grid in a slot, when there is one.
     fn start_cluster(&mut self, slot: usize) {
         let n = self.shape.n_clusters();
-        if self.next_cluster >= n.iter().product() {
+        if self.next_cluster >= self.end_cluster {
             self.clusters[slot].active = false;
             return;
         }

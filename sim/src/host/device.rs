@@ -22,7 +22,7 @@ pub struct DeviceConfig {
     pub max_smem_bytes: u32,
     /// Which warps count as readers of a wgmma's A rows in shared memory.
     pub a_rows: ARows,
-    /// Threads of [`Device::explore`]; 0 for one per core. One launch runs on one thread.
+    /// Threads of [`Device::explore`]; 0 for one per core. A launch splits its grid over the rayon pool that it is called in.
     pub threads: usize,
 }
 

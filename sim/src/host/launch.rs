@@ -1,5 +1,7 @@
 //! Launching a kernel.
 
+use std::ops::Range;
+
 use rayon::prelude::*;
 
 use crate::decode::Kernel;
@@ -34,6 +36,16 @@ impl LaunchConfig {
             dynamic_smem_bytes,
         }
     }
+}
+
+/// Clusters of a grid; nothing where shapes make none.
+pub(super) fn clusters(config: &LaunchConfig) -> Option<u32> {
+    let counts = config
+        .grid
+        .iter()
+        .zip(&config.cluster)
+        .map(|(grid, cluster)| grid.checked_div(*cluster));
+    counts.into_iter().try_fold(1_u32, |product, n| product.checked_mul(n?))
 }
 
 /// A kernel argument.
@@ -105,6 +117,9 @@ impl Device {
         config: LaunchConfig,
         args: &[Arg],
     ) -> Result<LaunchReport, Fault> {
+        if let Some(report) = self.launch_in_parts((module, entry), config, args) {
+            return Ok(report);
+        }
         let run = |machine: &mut Machine<'_>| machine.run();
         self.with_machine((module, entry), config, args, run)
     }
@@ -114,6 +129,18 @@ impl Device {
         &mut self,
         (module, entry): (&Module, &str),
         config: LaunchConfig,
+        args: &[Arg],
+        run: impl FnOnce(&mut Machine<'_>) -> Result<(), Fault>,
+    ) -> Result<LaunchReport, Fault> {
+        let all = 0..clusters(&config).unwrap_or(0);
+        self.with_clusters((module, entry), (config, all), args, run)
+    }
+
+    /// Sets up the part of a launch that runs some of its clusters, and hands it to `run`.
+    pub(super) fn with_clusters(
+        &mut self,
+        (module, entry): (&Module, &str),
+        (config, part): (LaunchConfig, Range<u32>),
         args: &[Arg],
         run: impl FnOnce(&mut Machine<'_>) -> Result<(), Fault>,
     ) -> Result<LaunchReport, Fault> {
@@ -152,7 +179,8 @@ impl Device {
             ctas: Vec::new(),
             clusters: Vec::new(),
             pending: Vec::new(),
-            next_cluster: 0,
+            next_cluster: part.start,
+            end_cluster: part.end,
             log: Log::default(),
             counts: Counts::default(),
             now: Now::default(),

@@ -2,6 +2,7 @@
 
 mod device;
 mod launch;
+mod parts;
 
 pub use device::{ARows, Buffer, Device, DeviceConfig, MemoryError};
 pub use launch::{Arg, LaunchConfig, LaunchReport, SeedRun};

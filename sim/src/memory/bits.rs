@@ -75,6 +75,18 @@ impl ByteSet {
         found
     }
 
+    /// Maximal ranges of `0..len` that are in the set.
+    pub fn ranges(&self, len: usize) -> Vec<std::ops::Range<usize>> {
+        let mut out = Vec::new();
+        let mut at = 0;
+        while let Some(start) = self.first_present(at, len) {
+            let end = self.first_missing(start, len).unwrap_or(len);
+            out.push(start..end);
+            at = end;
+        }
+        out
+    }
+
     /// Maximal ranges of `0..len` that are not in the set.
     pub fn gaps(&self, len: usize) -> Vec<std::ops::Range<usize>> {
         let mut out = Vec::new();
@@ -99,6 +111,7 @@ mod tests {
         set.insert(140, 200);
         set.remove(70, 72);
         assert_eq!(set.gaps(200), vec![0..3, 70..72, 130..140]);
+        assert_eq!(set.ranges(200), vec![3..70, 72..130, 140..200]);
         assert_eq!(set.first_missing(3, 70), None);
         assert_eq!(set.first_missing(3, 71), Some(70));
     }

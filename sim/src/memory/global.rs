@@ -1,5 +1,7 @@
 //! Global memory: separate allocations, so that any access outside of them is seen.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use super::bits::ByteSet;
 
 /// Address of the first allocation.
@@ -19,6 +21,17 @@ struct Allocation {
     by_kernel: ByteSet,
     /// Of an output: bytes that this launch has stored.
     stored: Option<ByteSet>,
+    read: Flag,
+}
+
+/// Whether something happened; set through shared references.
+#[derive(Debug, Default)]
+struct Flag(AtomicBool);
+
+impl Clone for Flag {
+    fn clone(&self) -> Self {
+        Self(AtomicBool::new(self.0.load(Ordering::Relaxed)))
+    }
 }
 
 /// An access that no allocation holds.
@@ -47,6 +60,7 @@ impl GlobalMemory {
             init: ByteSet::new(bytes),
             by_kernel: ByteSet::new(bytes),
             stored: None,
+            read: Flag::default(),
         });
         start
     }
@@ -86,6 +100,7 @@ impl GlobalMemory {
     pub fn read(&self, address: u64, bytes: usize) -> Result<(&[u8], Option<u64>), Unmapped> {
         let (index, offset) = self.find(address, bytes)?;
         let a = &self.allocations[index];
+        a.read.0.store(true, Ordering::Relaxed);
         let missing = a
             .init
             .first_missing(offset, offset + bytes)
@@ -105,6 +120,61 @@ impl GlobalMemory {
     pub fn begin_launch(&mut self) {
         let outputs = self.allocations.iter_mut().filter_map(|a| a.stored.as_mut());
         outputs.for_each(ByteSet::clear);
+    }
+
+    /// Bytes of all allocations.
+    pub fn bytes(&self) -> usize {
+        self.allocations.iter().map(|a| a.bytes.len()).sum()
+    }
+
+    /// A copy for a part of a launch: what it has read and written is counted from here on.
+    pub fn fork(&self) -> Self {
+        let mut out = self.clone();
+        for a in &mut out.allocations {
+            a.by_kernel.clear();
+            a.read = Flag::default();
+        }
+        out
+    }
+
+    /// Takes over what the parts of a launch wrote into their copies. Gives false and changes nothing where a part may have
+    /// seen or overwritten what another wrote: only a run of all of them together can tell.
+    pub fn merge(&mut self, parts: &[&Self]) -> bool {
+        let apart = |(index, a): (usize, &Allocation)| {
+            let written: Vec<_> = parts
+                .iter()
+                .map(|p| p.allocations[index].by_kernel.ranges(a.bytes.len()))
+                .collect();
+            if written.iter().all(Vec::is_empty) {
+                return true;
+            }
+            let read = parts
+                .iter()
+                .any(|p| p.allocations[index].read.0.load(Ordering::Relaxed));
+            let mut seen = ByteSet::new(a.bytes.len());
+            !read
+                && written.iter().all(|ranges| {
+                    let free = ranges.iter().all(|r| seen.first_present(r.start, r.end).is_none());
+                    ranges.iter().for_each(|r| seen.insert(r.start, r.end));
+                    free
+                })
+        };
+        if !self.allocations.iter().enumerate().all(apart) {
+            return false;
+        }
+        for part in parts {
+            for (a, from) in self.allocations.iter_mut().zip(&part.allocations) {
+                for r in from.by_kernel.ranges(a.bytes.len()) {
+                    a.bytes[r.clone()].copy_from_slice(&from.bytes[r.clone()]);
+                    a.init.insert(r.start, r.end);
+                    a.by_kernel.insert(r.start, r.end);
+                    if let Some(stored) = &mut a.stored {
+                        stored.insert(r.start, r.end);
+                    }
+                }
+            }
+        }
+        true
     }
 
     /// A plain store by a kernel: as a write, and the first byte of an output that this launch had stored already.

@@ -9,6 +9,7 @@ mod faults;
 mod foreign;
 mod kernel;
 mod matmul;
+mod parts;
 mod planted;
 mod scalar;
 mod text;
