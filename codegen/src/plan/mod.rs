@@ -241,6 +241,17 @@ fn choose(kernel: &Kernel, s: &Schedule, target: &Target, row_key: &str) -> Resu
         let fact = "a section holds at least one block, and blocks are counted with 31 bits";
         return Err(Refusal::new("grid.section", section.to_string(), fact, "1 to 2147483647").into());
     }
+    if let Some(twice) = (1..s.grid.descending.len()).find(|i| s.grid.descending[..*i].contains(&s.grid.descending[*i]))
+    {
+        let name = &s.grid.descending[twice];
+        return Err(Refusal::new(
+            "grid.descending",
+            format!("`{name}` twice"),
+            "an axis is walked one way",
+            "each axis once",
+        )
+        .into());
+    }
     let inner = axis(kernel, s.grid.inner.as_deref()).or(uneven).unwrap_or(0);
     let given = s.grid != dsl::schedule::Grid::default();
     let backwards = |i: usize, name: &String| s.grid.descending.contains(name) || (!given && uneven == Some(i));

@@ -34,6 +34,10 @@ fn schedules_that_gave_wrong_results_are_refused() {
             "loads.q.ring",
         ),
         ("[grid]\nsection = 0\n", "grid.section"),
+        (
+            "[grid]\ndescending = [\"head\", \"q_block\", \"head\"]\n",
+            "grid.descending",
+        ),
         ("[grid]\nsection = 4294967295\n", "grid.section"),
         ("[folds.kv]\nlazy_threshold = 18.0\n", "folds.kv.lazy_threshold"),
         (

@@ -57,11 +57,11 @@ fn unknown_choices_are_refused_with_a_suggestion() {
 fn wrong_types_are_named() {
     faults(
         "[tiles]\nq = \"64\"\n",
-        &["line 2: tiles.q: found string \"64\"; expected u32"],
+        &["line 2: tiles.q: found string \"64\"; expected a whole number, 0 to 4294967295"],
     );
     faults(
         "[tiles]\nq = -64\n",
-        &["line 2: tiles.q: found integer `-64`; expected u32"],
+        &["line 2: tiles.q: found integer `-64`; expected a whole number, 0 to 4294967295"],
     );
     faults("tiles = 3\n", &["line 1: tiles: found integer `3`; expected a map"]);
     faults(
@@ -70,7 +70,7 @@ fn wrong_types_are_named() {
     );
     faults(
         "[folds.kv]\nunroll = 2.5\n",
-        &["line 2: folds.kv.unroll: found floating point `2.5`; expected u32"],
+        &["line 2: folds.kv.unroll: found floating point `2.5`; expected a whole number, 0 to 4294967295"],
     );
     faults(
         "[grid]\npersistence = true\n",
@@ -78,7 +78,7 @@ fn wrong_types_are_named() {
     );
     faults(
         "[tiles]\nq = 99999999999999999999\n",
-        &["line 2: tiles.q: found an integer beyond 64 bits; expected u32"],
+        &["line 2: tiles.q: found an integer beyond 64 bits; expected a whole number, 0 to 4294967295"],
     );
     faults(
         "kernel = 1979-05-27\n",

@@ -44,6 +44,15 @@ impl fmt::Display for NodeError {
 }
 impl std::error::Error for NodeError {}
 
+/// A number type of Rust as what a reader of a schedule may write.
+fn in_words(expected: &str) -> String {
+    match expected {
+        "u32" => "a whole number, 0 to 4294967295".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        other => other.to_owned(),
+    }
+}
+
 impl de::Error for NodeError {
     fn custom<T: fmt::Display>(message: T) -> Self {
         Self::new(Fault::Other {
@@ -54,7 +63,7 @@ impl de::Error for NodeError {
     fn invalid_type(found: Unexpected<'_>, expected: &dyn Expected) -> Self {
         Self::new(Fault::WrongType {
             found: found.to_string(),
-            expected: expected.to_string(),
+            expected: in_words(&expected.to_string()),
         })
     }
 
